@@ -45,9 +45,12 @@ def draw_published(name: str, results: Results, folder: Path) -> None:
             kind = "thresholds" if policy.startswith("TB") else policy
             groups.setdefault(kind, []).append((_first(row["beside"]), _first(row["ours"])))
     axes = Axes(
-        title="Tables 2 to 5: average cost of each cell",
-        across="as the paper prints it", up="ours", log_across=True, log_up=True,
-    )  # fmt: skip
+        "Tables 2 to 5: average cost of each cell",
+        "as the paper prints it",
+        "ours",
+        log_across=True,
+        log_up=True,
+    )
     draw_points(name, {kind: _points(each) for kind, each in groups.items()}, axes, folder=folder)
 
 
@@ -59,9 +62,12 @@ def draw_printed(name: str, results: Results, folder: Path) -> None:
         "as printed": _points([(_first(each["beside"]), _first(each["printed"])) for each in rows]),
     }
     axes = Axes(
-        title="Tables 2 to 5 without the deep rows: settings as run and as printed",
-        across="cost as the paper prints it", up="ours", log_across=True, log_up=True,
-    )  # fmt: skip
+        "Tables 2 to 5 without the deep rows: settings as run and as printed",
+        "cost as the paper prints it",
+        "ours",
+        log_across=True,
+        log_up=True,
+    )
     draw_points(name, groups, axes, folder=folder)
 
 
@@ -83,14 +89,17 @@ def draw_planner(name: str, results: Results, folder: Path) -> None:
     ours = np.array([values[f"{each}: planner"] for each in settings])
     others = np.array([best[each] for each in settings])
     axes = Axes(
-        title="24 settings of the 2023 paper: cost over that of the clairvoyant optimum",
-        across="setting: 12 of taxi traffic, then 12 of tweets", up="times the optimum",
-    )  # fmt: skip
+        "24 settings of the 2023 paper: cost over that of the clairvoyant optimum",
+        "setting: 12 of taxi traffic, then 12 of tweets",
+        "times the optimum",
+    )
     draw_points(
         name,
         {"best of the others": (across, others / optimum), "planner": (across, ours / optimum)},
-        axes, level=1.0, folder=folder,
-    )  # fmt: skip
+        axes,
+        level=1.0,
+        folder=folder,
+    )
 
 
 def draw_tuning(name: str, results: Results, folder: Path) -> None:
@@ -105,9 +114,10 @@ def draw_tuning(name: str, results: Results, folder: Path) -> None:
         **{kind: [beside[f"{each}: {kind}"] for each in settings] for kind in SIMPLE},
     }
     axes = Axes(
-        title="Figure 21: at most 2 % of violations and 5 % of reconfigurations",
-        across="application, node types", up="money per hour",
-    )  # fmt: skip
+        "Figure 21: at most 2 % of violations and 5 % of reconfigurations",
+        "application, node types",
+        "money per hour",
+    )
     draw_bars(name, [each.removesuffix(", 40 ms") for each in settings], bars, axes, folder=folder)
 
 
@@ -139,9 +149,11 @@ def draw_ratios(name: str, results: Results, folder: Path) -> None:
         "AuTraScale+": list(_figure_ratios(results["autrascale"])),
     }
     axes = Axes(
-        title=f"Numbers of three papers; the band is {100 * NEAR:.0f} %",
-        across="ours / published", up="", log_across=True,
-    )  # fmt: skip
+        f"Numbers of three papers; the band is {100 * NEAR:.0f} %",
+        "ours / published",
+        "",
+        log_across=True,
+    )
     draw_beside(name, groups, axes, band=(1 - NEAR, 1 + NEAR), folder=folder)
 
 
@@ -170,9 +182,10 @@ def draw_match(name: str, results: Results, folder: Path) -> None:
             if runs:
                 groups[side] = _points([(each.cost(), 100 * each.violations()) for each in runs])
     axes = Axes(
-        title="Weir and Flink's autoscaler, a point for each run",
-        across="currency per hour", up="% of intervals over the bound",
-    )  # fmt: skip
+        "Weir and Flink's autoscaler, a point for each run",
+        "currency per hour",
+        "% of intervals over the bound",
+    )
     draw_points(name, groups, axes, folder=folder)
 
 
@@ -186,9 +199,10 @@ def draw_night(name: str, results: Results, folder: Path) -> None:
         for each in policies
     }
     axes = Axes(
-        title="A night of taxi trips on a real Flink",
-        across="currency per hour", up="% of intervals over the bound",
-    )  # fmt: skip
+        "A night of taxi trips on a real Flink",
+        "currency per hour",
+        "% of intervals over the bound",
+    )
     draw_points(name, groups, axes, folder=folder)
 
 
@@ -206,7 +220,7 @@ def draw_gaps(name: str, results: Results, folder: Path) -> None:
         next(each["value"] for each in results[result]["figures"] if each["figure"] == figure)
         for _, result, figure in wanted
     ]
-    axes = Axes(title="Output gap of a change", across="", up="seconds")
+    axes = Axes("Output gap of a change", "", "seconds")
     draw_bars(name, [label for label, _, _ in wanted], {"": values}, axes, folder=folder)
 
 
@@ -216,7 +230,7 @@ def draw_exactness(name: str, results: Results, folder: Path) -> None:
         "rescales of one job": _value(results["soak"], "rescales"),
         "faults on a cluster": sum(_value(results[f"chaos-{n}"], "faults") for n in range(1, 5)),
     }
-    axes = Axes(title="Rescales and faults in which records were counted", across="", up="times")
+    axes = Axes("Rescales and faults in which records were counted", "", "times")
     draw_bars(name, list(counts), {"": list(counts.values())}, axes, folder=folder)
 
 
@@ -227,7 +241,7 @@ def draw_scale(name: str, results: Results, folder: Path) -> None:
         found = re.match(r"at most ([\d.]+)", each["goal"] or "")
         if found and float(found[1]) > 0 and each["value"]:
             shares[each["figure"]] = each["value"] / float(found[1])
-    axes = Axes(title="Many StreamApps in one controller", across="share of the goal", up="")
+    axes = Axes("Many StreamApps in one controller", "share of the goal", "")
     draw_beside(
         name, {key: [value] for key, value in shares.items()}, axes, band=(0.0, 1.0), folder=folder
     )

@@ -7,7 +7,7 @@ A benchmark returns figures, and rows where it holds a table of ours against one
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 NOT_SHOWN = "not shown"
@@ -18,13 +18,13 @@ class FigureError(ValueError):
     """A figure that cannot be written down."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Figure:
     figure: str
     """What was measured, in words, unique within its benchmark."""
     value: float | None
     """`None` where it could not be measured."""
-    unit: str
+    unit: str = ""
     """Such as `s`, `%`, `records`; empty for a bare number."""
     goal: str | None = None
     """What was promised, in words such as `at most 1.0 s`; `None` is reported without a promise."""
@@ -45,31 +45,31 @@ class Figure:
             )
 
 
-def at_most(*, figure: str, value: float | None, unit: str, limit: float) -> Figure:
+def at_most(figure: str, value: float | None, limit: float, unit: str = "") -> Figure:
     """Return a figure that holds when its value does not exceed the limit."""
-    return Figure(
-        figure=figure,
-        value=value,
-        unit=unit,
-        goal=f"at most {limit:g} {unit}".rstrip(),
-        holds=value is not None and value <= limit,
-    )
+    goal = f"at most {limit:g} {unit}".rstrip()
+    return Figure(figure, value, unit, goal, holds=value is not None and value <= limit)
 
 
-def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Figure:
+def at_least(figure: str, value: float | None, limit: float, unit: str = "") -> Figure:
     """Return a figure that holds when its value reaches the limit."""
-    return Figure(
-        figure=figure,
-        value=value,
-        unit=unit,
-        goal=f"at least {limit:g} {unit}".rstrip(),
-        holds=value is not None and value >= limit,
-    )
+    goal = f"at least {limit:g} {unit}".rstrip()
+    return Figure(figure, value, unit, goal, holds=value is not None and value >= limit)
+
+
+def count(figure: str, held: Collection[bool], noun: str = "") -> Figure:
+    """Return how many of these are true, without a goal."""
+    return Figure(figure, sum(held), f"of {len(held)} {noun}".rstrip())
+
+
+def count_all(figure: str, held: Collection[bool]) -> Figure:
+    """Return a figure that holds when all of these are true."""
+    return at_least(figure, sum(held), len(held), f"of {len(held)}")
 
 
 def no_records(figure: str, value: float | None) -> Figure:
     """Return a figure that holds when no record was lost, doubled or wrong."""
-    return at_most(figure=figure, value=value, unit="records", limit=0)
+    return at_most(figure, value, 0, "records")
 
 
 NEAR = 0.1
@@ -78,7 +78,7 @@ EQUAL, WITHIN, NEITHER = "equal", f"within {100 * NEAR:.0f} %", "neither"
 """What a row may match its reference by; each counts apart from the others."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One line of a table: what ours is compared to, what we get."""
 
@@ -111,10 +111,6 @@ def match_numbers(ours: float, reference: float, *, equal: bool) -> str:
 def count_matches(rows: Sequence[Row], label: str) -> list[Figure]:
     """Return how many rows are equal, within a tenth, and neither; nothing is promised."""
     return [
-        Figure(
-            figure=f"{label}: {match}",
-            value=sum(row.match == match for row in rows),
-            unit=f"of {len(rows)}",
-        )
+        count(f"{label}: {match}", [row.match == match for row in rows])
         for match in (EQUAL, WITHIN, NEITHER)
     ]

@@ -20,7 +20,7 @@ Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 Line = tuple[NDArray[np.int64] | NDArray[np.float64], NDArray[np.float64]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Axes:
     title: str
     across: str

@@ -77,32 +77,26 @@ async def _run() -> list[Figure]:
 
     gaps, of_upgrades = [*map(gap, moves)], [*map(gap, upgrades)]
     return [
-        at_least(
-            figure="rescales with TaskManagers registered", value=len(gaps), unit="", limit=10
-        ),
-        at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.0),
-        Figure(figure="output gap, shortest", value=min(gaps), unit="s"),
-        Figure(figure="output gap, longest", value=max(gaps), unit="s"),
+        at_least("rescales with TaskManagers registered", len(gaps), 10),
+        at_most("output gap, median", statistics.median(gaps), 1.0, "s"),
+        Figure("output gap, shortest", min(gaps), "s"),
+        Figure("output gap, longest", max(gaps), "s"),
         at_most(
-            figure=f"output gap of an upgrade, median of {UPGRADES}",
-            value=statistics.median(of_upgrades),
-            unit="s",
-            limit=15.0,
+            f"output gap of an upgrade, median of {UPGRADES}",
+            statistics.median(of_upgrades),
+            15.0,
+            "s",
         ),
-        Figure(figure="output gap of an upgrade, longest", value=max(of_upgrades), unit="s"),
+        Figure("output gap of an upgrade, longest", max(of_upgrades), "s"),
         *(
-            Figure(figure=f"an upgrade: {name}, median", value=seconds, unit="s")
+            Figure(f"an upgrade: {name}, median", seconds, "s")
             for name, seconds in _median_steps(upgrades)
         ),
         no_records("records lost", ledger.lost),
         no_records("records doubled", ledger.doubled),
-        Figure(figure="records over them", value=ledger.emitted, unit="records"),
-        Figure(figure="raw re-emissions", value=ledger.replayed, unit="records"),
-        Figure(
-            figure="rescales by checkpoint",
-            value=sum(end.by_checkpoint for end in moves),
-            unit="",
-        ),
+        Figure("records over them", ledger.emitted, "records"),
+        Figure("raw re-emissions", ledger.replayed, "records"),
+        Figure("rescales by checkpoint", sum(end.by_checkpoint for end in moves)),
         *more,
     ]
 

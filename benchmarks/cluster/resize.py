@@ -85,12 +85,12 @@ async def _on_the_cluster() -> list[Figure]:
         ledger = await job.finish()
         arrivals = read_arrivals(job.out)
     return [
-        at_most(figure="restarts by two resizes", value=restarts, unit="", limit=0),
+        at_most("restarts by two resizes", restarts, 0),
         *_figures("500m to 1 core", up, arrivals),
         *_figures("1 core to 500m", down, arrivals),
         no_records("records lost", ledger.lost),
         no_records("records doubled", ledger.doubled),
-        Figure(figure="records over all", value=ledger.emitted, unit="records"),
+        Figure("records over all", ledger.emitted, "records"),
     ]
 
 
@@ -159,17 +159,8 @@ def _figures(name: str, resized: Resized, arrivals: Sequence[Arrival]) -> list[F
     usual = longest_gap(arrivals, resized.asked - 10.0, resized.asked - 1.0)
     gap = longest_gap(arrivals, resized.asked, resized.effective + 1.0)
     return [
-        at_most(
-            figure=f"{name}: new speed in effect after",
-            value=resized.effective - resized.asked,
-            unit="s",
-            limit=2,
-        ),
-        Figure(
-            figure=f"{name}: confirmed by the node after",
-            value=resized.granted - resized.asked,
-            unit="s",
-        ),
-        Figure(figure=f"{name}: longest gap of the 9 s before", value=usual, unit="s"),
-        at_most(figure=f"{name}: longest gap around it", value=gap, unit="s", limit=usual + 1.0),
+        at_most(f"{name}: new speed in effect after", resized.effective - resized.asked, 2, "s"),
+        Figure(f"{name}: confirmed by the node after", resized.granted - resized.asked, "s"),
+        Figure(f"{name}: longest gap of the 9 s before", usual, "s"),
+        at_most(f"{name}: longest gap around it", gap, usual + 1.0, "s"),
     ]

@@ -130,10 +130,8 @@ def run() -> list[Figure]:
         for target, limit in LIMITS.items():
             name = build(target)
             packed, unpacked = measure_layers(name, Path(folder, target))
-            figures.append(
-                at_most(figure=f"{target}: size", value=unpacked / MB, unit="MB", limit=limit)
-            )
-            figures.append(Figure(figure=f"{target}: packed", value=packed / MB, unit="MB"))
+            figures.append(at_most(f"{target}: size", unpacked / MB, limit, "MB"))
+            figures.append(Figure(f"{target}: packed", packed / MB, "MB"))
             user = KNOWN_USER if target == "pipelines" else USER
             with a_container(name) as container:
                 figures += run_tasks(container, target, user=user, tables=tables)
@@ -192,9 +190,9 @@ def run_tasks(container: str, target: str, *, user: int, tables: Path) -> list[F
             print(f"{target}: {task.what}: {ended.stdout[-2000:]}{ended.stderr[-4000:]}")
         figures.append(
             Figure(
-                figure=f"{target}: {task.what}",
-                value=None if ended.returncode else seconds,
-                unit="s",
+                f"{target}: {task.what}",
+                None if ended.returncode else seconds,
+                "s",
                 goal="runs",
                 holds=ended.returncode == 0,
             )
@@ -209,12 +207,7 @@ def count_written(container: str, target: str) -> Figure:
         *("find", root, "-path", f"{root}/tmp", "-prune", "-o"),
         *("(", "-uid", str(USER), "-o", "-uid", str(KNOWN_USER), ")", "-print"),
     )
-    return at_most(
-        figure=f"{target}: files written outside /tmp",
-        value=len(written.splitlines()),
-        unit="",
-        limit=0,
-    )
+    return at_most(f"{target}: files written outside /tmp", len(written.splitlines()), 0)
 
 
 def own(folder: Path, user: int) -> None:

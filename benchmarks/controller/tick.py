@@ -98,16 +98,13 @@ def run() -> list[Figure]:
         ticks = spent[WARM:]
         figures += [
             at_most(
-                figure=f"CPU time of a tick with `{policy}`, median",
-                value=statistics.median(ticks),
-                unit="ms",
-                limit=LIMIT,
+                f"CPU time of a tick with `{policy}`, median", statistics.median(ticks), LIMIT, "ms"
             ),
             at_most(
-                figure=f"CPU time of a tick with `{policy}`, mean of an hour",
-                value=statistics.mean(ticks),
-                unit="ms",
-                limit=LIMIT,
+                f"CPU time of a tick with `{policy}`, mean of an hour",
+                statistics.mean(ticks),
+                LIMIT,
+                "ms",
             ),
         ]
     return figures

@@ -126,12 +126,12 @@ def _exists(job: str, version: str) -> bool:
 
 def _count(figure: str, found: int, of: int) -> Figure:
     """Return for how many something holds, which is to be all."""
-    return Figure(figure=figure, value=found, unit=f"of {of}", goal="all", holds=found == of)
+    return Figure(figure, found, f"of {of}", goal="all", holds=found == of)
 
 
 def _median_of(figure: str, values: Iterable[float | None], unit: str) -> Figure:
     known = [each for each in values if each is not None]
-    return Figure(figure=figure, value=statistics.median(known) if known else None, unit=unit)
+    return Figure(figure, statistics.median(known) if known else None, unit)
 
 
 def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
@@ -140,15 +140,13 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
     return [
         _count("changes that succeeded", sum(each.done for each in scaled), CHANGES * len(scaled)),
         Figure(
-            figure="records lost or doubled",
-            value=sum(each.lost + each.wrong for each in scaled),
-            unit="records",
+            "records lost or doubled",
+            sum(each.lost + each.wrong for each in scaled),
+            "records",
             goal="exactly 0",
             holds=all(each.is_exact for each in scaled) if scaled else None,
         ),
-        Figure(
-            figure="records compared", value=sum(each.compared for each in scaled), unit="records"
-        ),
+        Figure("records compared", sum(each.compared for each in scaled), "records"),
         _count(
             "jobs that wrote output that could be compared",
             sum(bool(each.compared) for each in scaled),
@@ -177,11 +175,11 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
 def row_of(outcome: JobOutcome) -> Row:
     """Return what works of a job on a version of Flink."""
     return Row(
-        table="Unmodified jobs",
-        row=f"{outcome.job}, {outcome.version.replace('-', ' to ')}",
-        beside=JOBS[outcome.job][0],
+        "Unmodified jobs",
+        f"{outcome.job}, {outcome.version.replace('-', ' to ')}",
+        JOBS[outcome.job][0],
+        _format_outcome(outcome),
         beside_what="job",
-        ours=_format_outcome(outcome),
     )
 
 

@@ -99,11 +99,13 @@ async def _judge_recovery(cluster: TripsCluster, name: str, *, died: bool) -> Fi
         seconds <= LIMIT,
     )
     return Figure(
-        figure=f"{name}: running again after",
-        value=seconds,
-        unit="s",
-        goal=f"at most {LIMIT:g} s, in a declared state, savepoint known, 0 lost and 0 doubled "
-        "by the ledger and by the transactional sink",
+        f"{name}: running again after",
+        seconds,
+        "s",
+        goal=(
+            f"at most {LIMIT:g} s, in a declared state, savepoint known, 0 lost and 0 doubled "
+            "by the ledger and by the transactional sink"
+        ),
         holds=all(conditions),
     )
 

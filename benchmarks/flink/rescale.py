@@ -61,10 +61,10 @@ async def _gaps(
     median = statistics.median(gaps)
     gap = f"{name}: output gap, median of {times}"
     return [
-        at_most(figure=gap, value=median, unit="s", limit=limit),
-        Figure(figure=f"{name}: output gap, longest", value=max(gaps), unit="s"),
+        at_most(gap, median, limit, "s"),
+        Figure(f"{name}: output gap, longest", max(gaps), "s"),
         *(
-            Figure(figure=f"{name}: {label}, median", value=_median(ends, a, b), unit="s")
+            Figure(f"{name}: {label}, median", _median(ends, a, b), "s")
             for label, a, b in (
                 ("start of the added one, its first task included", Step.START, Step.STOP),
                 ("decision to running", Step.START, Step.DONE),

@@ -91,10 +91,8 @@ async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     return [
         *_figures(name, done, arrivals),
         no_records(f"{name}: lost or doubled", ledger.lost + ledger.doubled),
-        at_most(
-            figure=f"{name}: keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0
-        ),
-        Figure(figure=f"{name}: raw re-emissions", value=ledger.replayed, unit="records"),
+        at_most(f"{name}: keyed counts wrong", ledger.sequence_errors, 0),
+        Figure(f"{name}: raw re-emissions", ledger.replayed, "records"),
     ]
 
 
@@ -215,9 +213,6 @@ def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Fig
         "written by the first checkpoint afterwards": done.bytes_after,
     }
     return [
-        *(Figure(figure=f"{name}: {what}", value=s, unit="s") for what, s in seconds.items()),
-        *(
-            Figure(figure=f"{name}: {what}", value=b / 1e6, unit="MB")
-            for what, b in written.items()
-        ),
+        *(Figure(f"{name}: {what}", s, "s") for what, s in seconds.items()),
+        *(Figure(f"{name}: {what}", b / 1e6, "MB") for what, b in written.items()),
     ]

@@ -163,26 +163,26 @@ def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
     share = 100 * total["near"] / total["settled"] if total["settled"] else None
     load = max((each.load for each in outcomes), default=None)
     return [
-        at_least(figure="settled intervals that are near", value=share, unit="%", limit=GOAL),
-        at_most(figure="violations not seen", value=total["unseen"], unit="", limit=0),
+        at_least("settled intervals that are near", share, GOAL, "%"),
+        at_most("violations not seen", total["unseen"], 0),
         no_records(COUNTS["wrong"], total["wrong"]),
         *(
-            Figure(figure=figure, value=total[name], unit="")
+            Figure(figure, total[name])
             for name, figure in COUNTS.items()
             if name not in ("wrong", "near", "unseen")
         ),
-        Figure(figure="load average beside the runs, at most", value=load, unit=""),
+        Figure("load average beside the runs, at most", load),
     ]
 
 
 def _row_of(outcome: Outcome) -> Row:
     counts = outcome.counts
     return Row(
-        table="Settled intervals near the truth",
-        row=f"{outcome.job}, {outcome.policy}",
-        beside=JOBS[outcome.job][0],
-        beside_what="job",
-        ours=f"{counts['near']} of {counts['settled']}; {counts['over']} over the bound, "
+        "Settled intervals near the truth",
+        f"{outcome.job}, {outcome.policy}",
+        JOBS[outcome.job][0],
+        f"{counts['near']} of {counts['settled']}; {counts['over']} over the bound, "
         f"{counts['unseen']} unseen, {counts['false']} false; {counts['restarts']} restarts; "
         f"load {outcome.load:g}",
+        beside_what="job",
     )

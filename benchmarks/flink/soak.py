@@ -105,18 +105,18 @@ def figures_of(samples: Sequence[Sample], quantities: Sequence[Quantity]) -> lis
         before, after = [each.of(one) for one in first], [each.of(one) for one in last]
         figures += [
             Figure(
-                figure=f"{each.name}: {name} third, median",
-                value=statistics.median(values) if values else None,
-                unit=each.unit,
+                f"{each.name}: {name} third, median",
+                statistics.median(values) if values else None,
+                each.unit,
             )
             for name, values in (("first", before), ("last", after))
         ]
         figures.append(
             at_most(
-                figure=f"{each.name}: last third, growth",
-                value=growth(after),
-                unit=f"{each.unit} per rescale".strip(),
-                limit=each.most,
+                f"{each.name}: last third, growth",
+                growth(after),
+                each.most,
+                f"{each.unit} per rescale".strip(),
             )
         )
     return figures
@@ -161,19 +161,14 @@ def run() -> list[Figure]:
     emitted = max((ledger.emitted, *(each.id + 1 for each in arrivals)))
     committed = read_committed(FOLDER / "committed", emitted)
     return [
-        at_least(figure="rescales", value=ends["done"], unit="", limit=RESCALES),
-        at_most(
-            figure="rescales that ended otherwise",
-            value=ends.total() - ends["done"],
-            unit="",
-            limit=0,
-        ),
+        at_least("rescales", ends["done"], RESCALES),
+        at_most("rescales that ended otherwise", ends.total() - ends["done"], 0),
         Figure(
-            figure="seconds from rescale to rescale",
-            value=(samples[-1].time - samples[0].time) / max(1, len(samples) - 1),
-            unit="s",
+            "seconds from rescale to rescale",
+            (samples[-1].time - samples[0].time) / max(1, len(samples) - 1),
+            "s",
         ),
-        Figure(figure="records over them", value=emitted, unit="records"),
+        Figure("records over them", emitted, "records"),
         no_records("transactional sink: records lost", committed.lost),
         no_records("transactional sink: records doubled", committed.doubled),
         no_records(
@@ -181,11 +176,7 @@ def run() -> list[Figure]:
             ledger.lost + ledger.doubled + ledger.sequence_errors,
         ),
         *figures_of(samples, QUANTITIES),
-        Figure(
-            figure="load average beside it, median",
-            value=statistics.median(each.load for each in samples),
-            unit="",
-        ),
+        Figure("load average beside it, median", statistics.median(each.load for each in samples)),
     ]
 
 

@@ -114,16 +114,12 @@ def figures_of_two_more(
     started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
     return [
         at_most(
-            figure=f"{name}: decision to running, median of {len(ends)}",
-            value=statistics.median(times),
-            unit="s",
-            limit=limit,
+            f"{name}: decision to running, median of {len(ends)}",
+            statistics.median(times),
+            limit,
+            "s",
         ),
-        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
-        Figure(
-            figure=f"{name}: until both are registered, median",
-            value=statistics.median(started),
-            unit="s",
-        ),
+        Figure(f"{name}: decision to running, longest", max(times), "s"),
+        Figure(f"{name}: until both are registered, median", statistics.median(started), "s"),
         no_records(f"{name}: lost or doubled", ledger.lost + ledger.doubled),
     ]

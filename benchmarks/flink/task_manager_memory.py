@@ -142,6 +142,6 @@ def _measure(name: str) -> list[Figure]:
             options=("--job-args", f"--out {folder / 'out'}") if name == "trips" else (),
         )
     return [
-        Figure(figure=f"{name}: {part}", value=watch.peaks.get(part, 0) / MIB_KB, unit="MiB")
+        Figure(f"{name}: {part}", watch.peaks.get(part, 0) / MIB_KB, "MiB")
         for part in ("metaspace", "overhead", "direct memory", "live heap", "resident")
     ]

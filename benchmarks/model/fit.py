@@ -115,36 +115,32 @@ def run() -> list[Figure]:
     within = sum(calibration.speedups[name].holds(truth[name]) for name in off)
     return [
         at_most(
-            figure=f"median error of the response time ({len(points)} points)",
-            value=100 * statistics.median(errors),
-            unit="%",
-            limit=10,
+            f"median error of the response time ({len(points)} points)",
+            100 * statistics.median(errors),
+            10,
+            "%",
         ),
         Figure(
-            figure="worst error of the response time",
+            "worst error of the response time",
             # Without a limit where a deployment that kept up is predicted not to.
-            value=100 * max(errors) if math.isfinite(max(errors)) else None,
-            unit="%",
+            100 * max(errors) if math.isfinite(max(errors)) else None,
+            "%",
         ),
+        at_most("worst error of a speedup", 100 * max(off.values()), 5, "%"),
         at_most(
-            figure="worst error of a speedup", value=100 * max(off.values()), unit="%", limit=5
-        ),
-        at_most(
-            figure=f"the queueing model alone: median error ({len(modelled)} points)",
-            value=100 * statistics.median(each.error for each in modelled),
-            unit="%",
-            limit=15,
+            f"the queueing model alone: median error ({len(modelled)} points)",
+            100 * statistics.median(each.error for each in modelled),
+            15,
+            "%",
         ),
         Figure(
-            figure="the queueing model alone: worst error",
-            value=100 * max(each.error for each in modelled),
-            unit="%",
+            "the queueing model alone: worst error", 100 * max(each.error for each in modelled), "%"
         ),
-        Figure(figure="speedups within their interval", value=within, unit=f"of {len(off)}"),
+        Figure("speedups within their interval", within, f"of {len(off)}"),
         Figure(
-            figure="noise of mean service times between intervals, real",
-            value=100 * calibration.noise.scatter,
-            unit="%",
+            "noise of mean service times between intervals, real",
+            100 * calibration.noise.scatter,
+            "%",
         ),
     ]
 

@@ -54,20 +54,14 @@ def run() -> list[Figure]:
     planner = time_loop(a3, "planner", repeats=2)
     figures = [
         *(
-            at_least(
-                figure=f"{policy}: operator-steps on one core",
-                value=slots / taken / 1e6, unit="million/s", limit=5,
-            )
+            at_least(f"{policy}: operator-steps on one core", slots / taken / 1e6, 5, "million/s")
             for policy, taken in seconds.items()
         ),
-        at_most(
-            figure="QL+PDS+ on A3, 400,001 slots",
-            value=seconds["ql-pds-plus"], unit="s", limit=0.05,
-        ),
-        at_most(figure="planner on A3, 400,001 slots", value=planner, unit="s", limit=2),
-        at_most(figure="weir --help", value=time_help(), unit="s", limit=0.5),
+        at_most("QL+PDS+ on A3, 400,001 slots", seconds["ql-pds-plus"], 0.05, "s"),
+        at_most("planner on A3, 400,001 slots", planner, 2, "s"),
+        at_most("weir --help", time_help(), 0.5, "s"),
         *time_starts(),
-    ]  # fmt: skip
+    ]
     return figures
 
 
@@ -109,10 +103,10 @@ def time_starts() -> list[Figure]:
             cold = _time_start(policy, cache, built=False)
             warm = _time_start(policy, cache, built=False)
         figures += [
-            at_most(figure=f"first run ever with {policy}", value=first, unit="s", limit=5),
-            Figure(figure=f"first run ever with {policy}, all to compile", value=cold, unit="s"),
-            Figure(figure=f"first run of a process with {policy}", value=warm, unit="s"),
-        ]  # fmt: skip
+            at_most(f"first run ever with {policy}", first, 5, "s"),
+            Figure(f"first run ever with {policy}, all to compile", cold, "s"),
+            Figure(f"first run of a process with {policy}", warm, "s"),
+        ]
     return figures
 
 

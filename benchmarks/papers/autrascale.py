@@ -318,29 +318,21 @@ def _case_studies() -> Iterator[Figure | Row]:
         found[count] = truth.find_latency((count,), 300e3)
         reached = min(300e3, truth.find_throughput((count,)))
         yield Row(
-            table="Figure 5: throughput (records/s) / processing-time latency (ms)",
-            row=f"{count} replicas of each operator at 300k/s",
-            beside=f"{theirs} / {late or 'a picture'}",
-            ours=f"{reached / 1e3:.0f}k / {1000 * found[count]:.0f}",
-            holds=None,
+            "Figure 5: throughput (records/s) / processing-time latency (ms)",
+            f"{count} replicas of each operator at 300k/s",
+            f"{theirs} / {late or 'a picture'}",
+            f"{reached / 1e3:.0f}k / {1000 * found[count]:.0f}",
         )
     keeps = [rate / 1e3 for rate, done in zip(steps, through, strict=True) if done >= 0.999 * rate]
     yield Figure(
-        figure="Figure 4: greatest rate that two replicas keep up with; published 200 for good, "
+        "Figure 4: greatest rate that two replicas keep up with; published 200 for good, "
         "and 250 nearly",
-        value=max(keeps),
-        unit="1,000/s",
+        max(keeps),
+        "1,000/s",
     )
-    yield Figure(
-        figure="Figure 4: throughput at 300k/s; published 250",
-        value=through[-1] / 1e3,
-        unit="1,000/s",
-    )
+    yield Figure("Figure 4: throughput at 300k/s; published 250", through[-1] / 1e3, "1,000/s")
     yield at_least(
-        figure="Figure 5: latency of 6 replicas, of that of 5; published 1.25",
-        value=found[6] / found[5],
-        unit="",
-        limit=1,
+        "Figure 5: latency of 6 replicas, of that of 5; published 1.25", found[6] / found[5], 1
     )
 
 
@@ -405,21 +397,19 @@ def _elasticity() -> Iterator[Figure | Row]:
                     ours -= len(choose_bootstrap(floor, truth.bounds, uniform))
                     verdict = "met" if each.scored else f"score not met, latency {verdict}"
                 yield Row(
-                    table="Table IV: parallelism, rate (1,000/s) / latency (ms) / benefit "
+                    "Table IV: parallelism, rate (1,000/s) / latency (ms) / benefit "
                     "score by the pi^t of AuTraScale+'s search / iterations, whether the "
                     "targets are met",
-                    row=f"{job}, {way} from {start}, at most "
+                    f"{job}, {way} from {start}, at most "
                     f"{format_bound(bound, published_bound)}: {method}",
-                    beside=TABLE_4.get((job, way, method), "lost"),
-                    ours=f"{each.parallelism}, {through / 1e3:.1f} / {1000 * late:.0f} / "
+                    TABLE_4.get((job, way, method), "lost"),
+                    f"{each.parallelism}, {through / 1e3:.1f} / {1000 * late:.0f} / "
                     f"{worth:.3f} / {ours}, {verdict}",
-                    holds=None,
                 )
             plo, label = found["AuTraScale+"].parallelism, f"Table IV, {job} {way}: benefit score"
             yield Figure(
-                figure=f"{label} of AuTraScale+ by the pi^t that it was searched with, {floor}",
-                value=score(truth, rate, bound, plo, floor),
-                unit="",
+                f"{label} of AuTraScale+ by the pi^t that it was searched with, {floor}",
+                score(truth, rate, bound, plo, floor),
             )
 
 
@@ -461,25 +451,24 @@ def _transfers() -> Iterator[Figure | Row]:
         }
         speedups.append(numbers[ways[0]][2] / numbers[ways[1]][2])
         yield Row(
-            table="Figure 10: replicas / runs / CPU time of a decision (ms) / met, traditional "
+            "Figure 10: replicas / runs / CPU time of a decision (ms) / met, traditional "
             "and lightweight; published: lightweight against traditional",
-            row=f"{job}, {old_rate / 1e3:g}k/s to {rate / 1e3:g}k/s, "
+            f"{job}, {old_rate / 1e3:g}k/s to {rate / 1e3:g}k/s, "
             f"{format_bound(bound, published_bound)}",
-            beside=published[job],
-            ours=" and ".join(
+            published[job],
+            " and ".join(
                 f"{replicas:.1f} / {runs:.1f} / {spent:.0f} / {met} of {TRANSFER_SEEDS}"
                 for replicas, runs, spent, met in numbers.values()
             ),
-            holds=None,
             seeds=TRANSFER_SEEDS,
         )
     yield Figure(
-        figure="Figure 10b: least speed-up of a decision by the lightweight transfer; published "
+        "Figure 10b: least speed-up of a decision by the lightweight transfer; published "
         "1.17 to 1.9",
-        value=min(speedups),
-        unit="times",
+        min(speedups),
+        "times",
     )
-    yield Figure(figure="Figure 10b: greatest speed-up", value=max(speedups), unit="times")
+    yield Figure("Figure 10b: greatest speed-up", max(speedups), "times")
 
 
 def _seconds(outcomes: Sequence[SearchOutcome]) -> float:
@@ -519,20 +508,17 @@ def _throughput() -> Iterator[Figure]:
             steps[f"{job} at {rate / 1e3:g}k/s"] = len(found.tried) - 1
     worst = max(steps, key=steps.__getitem__)
     yield Figure(
-        figure=f"TO: iterations in the worst of {len(steps)} scenarios ({worst}), with a rule to "
+        f"TO: iterations in the worst of {len(steps)} scenarios ({worst}), with a rule to "
         "stop that the paper has not; published 4",
-        value=steps[worst],
-        unit="",
+        steps[worst],
     )
     limited = yahoo(REDIS)
     lean = search_throughput(limited, 60e3, (1,) * 5)
     ds2 = search_throughput(limited, 60e3, (1,) * 5, stop_early=False)
     yield at_most(
-        figure=f"TO behind an external limit: replicas, beside DS2's {sum(ds2.target)}; "
-        "published 42",
-        value=sum(lean.target),
-        unit="",
-        limit=sum(ds2.target),
+        f"TO behind an external limit: replicas, beside DS2's {sum(ds2.target)}; published 42",
+        sum(lean.target),
+        sum(ds2.target),
     )
 
 
@@ -544,25 +530,24 @@ def _latency() -> Iterator[Figure]:
     for way, start in starts.items():
         runs = [search_latency(truth, rate, bound, start, seed=seed) for seed in range(SEEDS)]
         yield at_least(
-            figure=f"PLO {way}: seeds that keep rate and latency (5 % over it at most)",
-            value=100 * fmean(each.met for each in runs),
-            unit="%",
-            limit=100,
+            f"PLO {way}: seeds that keep rate and latency (5 % over it at most)",
+            100 * fmean(each.met for each in runs),
+            100,
+            "%",
         )
         yield Figure(
-            figure=f"PLO {way}: seeds that reach the benefit score of {SETTINGS.threshold:g} too, "
+            f"PLO {way}: seeds that reach the benefit score of {SETTINGS.threshold:g} too, "
             "by the pi^t that they were searched with",
-            value=100 * fmean(each.scored for each in runs),
-            unit="%",
+            100 * fmean(each.scored for each in runs),
+            "%",
         )
-        yield Figure(figure=f"PLO {way}: runs, 10 of them bootstrap", value=_runs(runs), unit="")
+        yield Figure(f"PLO {way}: runs, 10 of them bootstrap", _runs(runs))
         if way == "down":
             yield Figure(
-                figure=f"TO before PLO down, to {runs[0].floor}: runs",
-                value=fmean(each.descent for each in runs),
-                unit="",
+                f"TO before PLO down, to {runs[0].floor}: runs",
+                fmean(each.descent for each in runs),
             )
-        yield Figure(figure=f"PLO {way}: replicas", value=_replicas(runs), unit="")
+        yield Figure(f"PLO {way}: replicas", _replicas(runs))
         for kind, true_rates in (("observed", False), ("true", True)):
             began = SCALE_UP if way == "up" else start
             found = [
@@ -572,16 +557,15 @@ def _latency() -> Iterator[Figure]:
             share = 100 * fmean(each.met for each in found)
             if share == 100:
                 yield at_least(
-                    figure=f"PLO {way}: replicas saved against DRS on {kind} rates; published "
+                    f"PLO {way}: replicas saved against DRS on {kind} rates; published "
                     f"{PUBLISHED_AGAINST_DRS[way]:g}",
-                    value=100 * (1 - _replicas(runs) / _replicas(found)),
-                    unit="%",
-                    limit=0,
+                    100 * (1 - _replicas(runs) / _replicas(found)),
+                    0,
+                    "%",
                 )
             yield Figure(
-                figure=f"DRS on {kind} rates, {way}: replicas (targets kept in {share:.0f} %)",
-                value=_replicas(found),
-                unit="",
+                f"DRS on {kind} rates, {way}: replicas (targets kept in {share:.0f} %)",
+                _replicas(found),
             )
 
 
@@ -598,17 +582,14 @@ def _event_time() -> Iterator[Figure]:
             total[method] = fmean(sum(each[0]) for each in found)
             missed[method] = sum(not each[1] for each in found)
         yield at_most(
-            figure=f"ELO from {name} {here}: deadlines missed of {len(CASES)}",
-            value=missed["autrascale"],
-            unit="",
-            limit=0,
+            f"ELO from {name} {here}: deadlines missed of {len(CASES)}", missed["autrascale"], 0
         )
         for method, published in PUBLISHED_SAVINGS.items():
             yield Figure(
-                figure=f"ELO from {name}: replicas saved against {method.title()}, which misses "
+                f"ELO from {name}: replicas saved against {method.title()}, which misses "
                 f"{missed[method]}; published {published:g} %",
-                value=100 * (1 - total["autrascale"] / total[method]),
-                unit="%",
+                100 * (1 - total["autrascale"] / total[method]),
+                "%",
             )
 
 
@@ -625,26 +606,23 @@ def _overhead() -> Iterator[Figure | Row]:
     }
     for name, times in by_size.items():
         yield Row(
-            table="Table VI: CPU time of the longest decision, ms, with "
+            "Table VI: CPU time of the longest decision, ms, with "
             f"{', '.join(map(str, TABLE_6_SIZES))} operators",
-            row=name,
-            beside=TABLE_6[name],
-            ours=" / ".join(f"{each:.0f}" for each in times),
-            holds=None,
+            name,
+            TABLE_6[name],
+            " / ".join(f"{each:.0f}" for each in times),
         )
         yield Figure(
-            figure=f"{name}: CPU time with 10 operators, of that with 4; published "
+            f"{name}: CPU time with 10 operators, of that with 4; published "
             f"{_growth(TABLE_6[name]):.2g}",
-            value=times[-1] / times[1],
-            unit="times",
+            times[-1] / times[1],
+            "times",
         )
     second, traditional = (max(by_size[name]) for name in ("Algorithm 2", "traditional transfer"))
     yield at_most(
-        figure="longest decision of Algorithm 2, of that of the traditional transfer; published "
-        "0.63",
-        value=second / traditional,
-        unit="",
-        limit=1,
+        "longest decision of Algorithm 2, of that of the traditional transfer; published 0.63",
+        second / traditional,
+        1,
     )
 
 

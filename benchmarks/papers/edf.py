@@ -125,14 +125,14 @@ def run() -> list[Figure | Row]:
     return [
         *judge(ours),
         Figure(
-            figure="thresholds and full backup (perf=res): greatest deviation of the mean response "
+            "thresholds and full backup (perf=res): greatest deviation of the mean response "
             "time from the published, on which service times are calibrated",
-            value=max(
+            max(
                 100 * abs(ours[key].settled.mean / line.settled.mean - 1)
                 for key, line in published.items()
                 if key[0].startswith("TH") or key[0] == "MB perf=res"
             ),
-            unit="%",
+            "%",
         ),
         *judge_budgets(profiled),
         *judge_requests(more),
@@ -264,13 +264,12 @@ def list_rows(
     }
     return [
         Row(
-            table=table,
-            row=label_of((setting, bucket)),
-            beside=format_line(published[plain, bucket], slots)
+            table,
+            label_of((setting, bucket)),
+            format_line(published[plain, bucket], slots)
             if (plain := re.sub(" conflicts| profiled", "", setting), bucket) in published
             else "",
-            ours=format_line(line, slots),
-            holds=None,
+            format_line(line, slots),
             seeds=len(seeds),
         )
         for slots, table in tables.items()
@@ -311,22 +310,22 @@ def judge_thresholds(ours: Mapping[Key, Line], slots: Slots) -> list[Figure]:
     label = "thresholds 0.7 to 0.3" + (", all slots" if slots == "unfiltered" else "")
     return [
         at_most(
-            figure=f"{label}: greatest rise of the mean response time at a step",
-            value=take_max(after.mean - before.mean for before, after in steps),
-            unit="ms",
-            limit=0,
+            f"{label}: greatest rise of the mean response time at a step",
+            take_max(after.mean - before.mean for before, after in steps),
+            0,
+            "ms",
         ),
         at_most(
-            figure=f"{label}: greatest rise of the violations at a step",
-            value=take_max(after.violations - before.violations for before, after in steps),
-            unit="points",
-            limit=0,
+            f"{label}: greatest rise of the violations at a step",
+            take_max(after.violations - before.violations for before, after in steps),
+            0,
+            "points",
         ),
         at_least(
-            figure=f"{label}: least rise of the replicas at a step",
-            value=take_min(after.replicas - before.replicas for before, after in steps),
-            unit="replicas",
-            limit=0,
+            f"{label}: least rise of the replicas at a step",
+            take_min(after.replicas - before.replicas for before, after in steps),
+            0,
+            "replicas",
         ),
     ]
 
@@ -352,13 +351,12 @@ def judge_bucket(ours: Mapping[Key, Line]) -> list[Figure]:
     )  # fmt: skip
     return [
         at_most(
-            figure=f"token bucket, {what}",
-            value=take_max(
+            f"token bucket, {what}",
+            take_max(
                 share(attrgetter(column)(ours[each, True]), attrgetter(column)(ours[each, False]))
                 for each in settings
             ),
-            unit="",
-            limit=limit,
+            limit,
         )
         for what, settings, column, limit in compared
     ]
@@ -401,46 +399,43 @@ def judge_learning(ours: Mapping[Key, Line]) -> list[Figure]:
     ]
     return [
         Figure(
-            figure="Q-learning: least downtime, on whose published value the downtime of a "
+            "Q-learning: least downtime, on whose published value the downtime of a "
             "reconfiguration is calibrated",
-            value=min(q_learning),
-            unit="%",
+            min(q_learning),
+            "%",
         ),
-        Figure(figure="Q-learning: greatest downtime, likewise", value=max(q_learning), unit="%"),
+        Figure("Q-learning: greatest downtime, likewise", max(q_learning), "%"),
         at_least(
-            figure="Q-learning without the bucket: least downtime, of the greatest of all others, "
+            "Q-learning without the bucket: least downtime, of the greatest of all others, "
             f"that of {most_down}",
-            value=min(q_learning) / others[most_down],
-            unit="",
-            limit=1,
+            min(q_learning) / others[most_down],
+            1,
         ),
         at_most(
-            figure="full backup: downtime, of Q-learning's with the same weights",
-            value=take_max(
+            "full backup: downtime, of Q-learning's with the same weights",
+            take_max(
                 share(model.downtime, ours[f"QL {weights}", False].downtime)
                 for weights, model in models.items()
             ),
-            unit="",
-            limit=1 / 3,
+            1 / 3,
         ),
         at_most(
-            figure="full backup, perf=rcf: reconfigurations, of those with perf=res",
-            value=take_max([share(steady.downtime, cheap.downtime)]),
-            unit="",
-            limit=1,
+            "full backup, perf=rcf: reconfigurations, of those with perf=res",
+            take_max([share(steady.downtime, cheap.downtime)]),
+            1,
         ),
         at_least(
-            figure="full backup, perf=rcf: replicas more than with perf=res; published 1.87",
-            value=take_max([steady.settled.replicas - cheap.settled.replicas]),
-            unit="replicas",
-            limit=0,
+            "full backup, perf=rcf: replicas more than with perf=res; published 1.87",
+            take_max([steady.settled.replicas - cheap.settled.replicas]),
+            0,
+            "replicas",
         ),
         at_most(
-            figure="full backup, perf=rcf: violations more than the fewest of thresholds and "
+            "full backup, perf=rcf: violations more than the fewest of thresholds and "
             "Q-learning, without the bucket; published -7.5",
-            value=take_max([steady.settled.violations - float(np.nanmin(rivals))]),
-            unit="points",
-            limit=0,
+            take_max([steady.settled.violations - float(np.nanmin(rivals))]),
+            0,
+            "points",
         ),
     ]
 
@@ -450,11 +445,7 @@ def judge_budgets(experiment: Experiment) -> list[Figure]:
     budgets = experiment.share_bound("full-backup", true_models(experiment))
     printed = {"partialRank": 210, "countByWindow": 5, "parser": 5}
     return [
-        Figure(
-            figure=f"budget of {name} by profiling; published {published}",
-            value=1000 * budgets[name],
-            unit="ms",
-        )
+        Figure(f"budget of {name} by profiling; published {published}", 1000 * budgets[name], "ms")
         for name, published in printed.items()
     ]
 
@@ -463,17 +454,13 @@ def judge_requests(ours: Mapping[Key, Line]) -> list[Figure]:
     """What becomes of the requests: conflicts without the bucket, tokens with it."""
     return [
         Figure(
-            figure="Q-learning (perf=res), conflicts and token bucket: requests granted; published "
+            "Q-learning (perf=res), conflicts and token bucket: requests granted; published "
             "below 1",
-            value=ours["QL conflicts perf=res", True].granted,
-            unit="%",
+            ours["QL conflicts perf=res", True].granted,
+            "%",
         ),
         *(
-            Figure(
-                figure=f"{setting}: requests dropped as conflicts",
-                value=100 - line.granted,
-                unit="%",
-            )
+            Figure(f"{setting}: requests dropped as conflicts", 100 - line.granted, "%")
             for (setting, bucket), line in ours.items()
             if "conflicts" in setting and not bucket
         ),

@@ -32,7 +32,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.figures import Figure, Row, at_least, count_matches, match_numbers
+from benchmarks.figures import Figure, Row, at_least, count, count_all, count_matches, match_numbers
 from benchmarks.papers.applications import EQUAL, GIVEN, Application, applications, describe
 from benchmarks.papers.taas2023 import FOLDER, trace_file
 from benchmarks.results import BUILD
@@ -155,52 +155,45 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
     """Return the figures of one of the paper's figures."""
     runs = [saving for each in judged for saving in each.savings]
     fair = [saving for each in judged if each.naive_keeps for saving in each.savings]
-    means = [fmean(each.savings) for each in judged]
     figures = [
-        at_least(
-            figure=f"{name}: settings that cost less than naive with every seed",
-            value=sum(each.saves for each in judged),
-            unit=f"of {len(judged)}", limit=len(judged),
+        count_all(
+            f"{name}: settings that cost less than naive with every seed",
+            [each.saves for each in judged],
         ),
-        Figure(
-            figure=f"{name}: settings that cost less in the mean over seeds",
-            value=sum(mean > 0 for mean in means), unit=f"of {len(judged)}",
+        count(
+            f"{name}: settings that cost less in the mean over seeds",
+            [fmean(each.savings) > 0 for each in judged],
         ),
-        Figure(
-            figure=f"{name}: runs that cost less than naive",
-            value=sum(saving > 0 for saving in runs), unit=f"of {len(runs)}",
+        count(f"{name}: runs that cost less than naive", [saving > 0 for saving in runs]),
+        count(
+            f"{name}: the same where naive keeps the constraints", [saving > 0 for saving in fair]
         ),
-        Figure(
-            figure=f"{name}: the same where naive keeps the constraints",
-            value=sum(saving > 0 for saving in fair), unit=f"of {len(fair)}",
-        ),
-        Figure(figure=f"{name}: saving of a run, least", value=min(runs), unit="%"),
-        Figure(figure=f"{name}: saving of a run, mean", value=fmean(runs), unit="%"),
-        Figure(figure=f"{name}: saving of a run, greatest", value=max(runs), unit="%"),
-    ]  # fmt: skip
+        Figure(f"{name}: saving of a run, least", min(runs), "%"),
+        Figure(f"{name}: saving of a run, mean", fmean(runs), "%"),
+        Figure(f"{name}: saving of a run, greatest", max(runs), "%"),
+    ]
     if name.startswith("Figure 20"):
         return [*figures, *_count_within_paper_limits(name, judged)]
     if name == "Figure 21":
         kept = at_least(
-            figure=f"{name}: settings that keep the constraints with every seed, "
+            f"{name}: settings that keep the constraints with every seed, "
             f"the paper's {PAPER_KEEPS} %",
-            value=_share([all(each.keeps) for each in judged]),
-            unit="%", limit=PAPER_KEEPS,
-        )  # fmt: skip
+            _share([all(each.keeps) for each in judged]),
+            PAPER_KEEPS,
+            "%",
+        )
     else:
         kept = at_least(
-            figure=f"{name}: runs that keep the constraints",
-            value=_share([kept for each in judged for kept in each.keeps]),
-            unit="%", limit=100,
-        )  # fmt: skip
+            f"{name}: runs that keep the constraints",
+            _share([kept for each in judged for kept in each.keeps]),
+            100,
+            "%",
+        )
     return [
         *figures,
         kept,
-        Figure(
-            figure=f"{name}: settings in which naive keeps them",
-            value=sum(each.naive_keeps for each in judged), unit=f"of {len(judged)}",
-        ),
-    ]  # fmt: skip
+        count(f"{name}: settings in which naive keeps them", [each.naive_keeps for each in judged]),
+    ]
 
 
 def _count_within_paper_limits(name: str, judged: Sequence[Judged]) -> Iterator[Figure]:
@@ -209,18 +202,12 @@ def _count_within_paper_limits(name: str, judged: Sequence[Judged]) -> Iterator[
     fair = [case for case in judged if case.naive.keeps(PAPER_LIMITS)]
     savings = [saving for case in fair for saving in case.savings]
     limits = "the paper's 5 and 10 %"
-    yield Figure(
-        figure=f"{name}: settings in which naive keeps {limits}",
-        value=len(fair), unit=f"of {len(judged)}",
-    )  # fmt: skip
-    yield Figure(
-        figure=f"{name}: runs that keep {limits}",
-        value=sum(each.keeps(PAPER_LIMITS) for each in runs), unit=f"of {len(runs)}",
-    )  # fmt: skip
-    yield Figure(
-        figure=f"{name}: runs that cost less than naive where naive keeps {limits}",
-        value=sum(saving > 0 for saving in savings), unit=f"of {len(savings)}",
-    )  # fmt: skip
+    yield Figure(f"{name}: settings in which naive keeps {limits}", len(fair), f"of {len(judged)}")
+    yield count(f"{name}: runs that keep {limits}", [each.keeps(PAPER_LIMITS) for each in runs])
+    yield count(
+        f"{name}: runs that cost less than naive where naive keeps {limits}",
+        [saving > 0 for saving in savings],
+    )
 
 
 def cases() -> Iterator[Case]:
@@ -359,15 +346,12 @@ def naive_rows() -> Iterator[Row]:
         result = simulate(describe(application, weights=weights), seed=1)
         money = f"{result.resources:.2f}"
         yield Row(
-            table="Naive baseline, the whole year",
-            row=f"{application}, {row['weights']} weights (cost, viol. %, rcf. %, money)",
-            beside=" / ".join(
-                row[name] for name in ("cost", "violations", "reconfigurations", "money")
-            ),
-            beside_what="a rerun by others, unpublished",
-            ours=f"{result.average_cost:.4f} / {result.violations:.2f} / "
+            "Naive baseline, the whole year",
+            f"{application}, {row['weights']} weights (cost, viol. %, rcf. %, money)",
+            " / ".join(row[name] for name in ("cost", "violations", "reconfigurations", "money")),
+            f"{result.average_cost:.4f} / {result.violations:.2f} / "
             f"{result.reconfigurations:.2f} / {money}",
-            holds=None,
+            beside_what="a rerun by others, unpublished",
             match=match_numbers(result.resources, float(row["money"]), equal=money == row["money"]),
             claim="money",
         )
@@ -377,16 +361,15 @@ def describe_judged(judged: Judged) -> Row:
     """Return a case as a row: the naive point, ours over seeds, and what it saves."""
     naive, ours = judged.naive, judged.ours
     return Row(
-        table=judged.case.figure,
-        row=f"{judged.case} (money, viol. %, rcf. %)",
-        beside=f"{naive.money:.2f} / {100 * naive.violations:.2f} / "
-        f"{100 * naive.reconfigurations:.2f}",
-        beside_what="naive, ours",
-        claim="cheaper and kept, every seed",
-        ours=f"{fmean(each.money for each in ours):.2f} / "
+        judged.case.figure,
+        f"{judged.case} (money, viol. %, rcf. %)",
+        f"{naive.money:.2f} / {100 * naive.violations:.2f} / {100 * naive.reconfigurations:.2f}",
+        f"{fmean(each.money for each in ours):.2f} / "
         f"{100 * fmean(each.violations for each in ours):.2f} / "
         f"{100 * fmean(each.reconfigurations for each in ours):.2f}; saved "
         f"{fmean(judged.savings):.1f} % ({min(judged.savings):.1f} to {max(judged.savings):.1f})",
+        beside_what="naive, ours",
+        claim="cheaper and kept, every seed",
         holds=judged.saves and all(judged.keeps),
         seeds=len(ours),
     )

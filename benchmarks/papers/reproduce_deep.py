@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.figures import WITHIN, Figure, Row, at_least, match_numbers
+from benchmarks.figures import WITHIN, Figure, Row, count, count_all, match_numbers
 from benchmarks.papers.taas2023 import Cell, Setting, describe_for, read_cells
 from benchmarks.pictures import Axes, draw_lines
 from benchmarks.spawned import map_spawned
@@ -75,9 +75,9 @@ def draw_convergence(runs: Mapping[Cell, Sequence[Result]]) -> None:
         "figure-23-deep",
         lines,
         Axes(
-            title="Mean cost so far, deep policies (as Figure 23)",
-            across="slot",
-            up="mean cost so far",
+            "Mean cost so far, deep policies (as Figure 23)",
+            "slot",
+            "mean cost so far",
             log_across=True,
             log_up=True,
         ),
@@ -86,20 +86,12 @@ def draw_convergence(runs: Mapping[Cell, Sequence[Result]]) -> None:
 
 def judge(rows: Sequence[Row], runs: Mapping[Cell, Sequence[Result]]) -> list[Figure]:
     """Return how many cells are near the published ones, and how far seeds differ."""
-    cells = runs.items()
+    costs = [(float(cell.cost), costs_of(each)) for cell, each in runs.items()]
     return [
-        at_least(
-            figure="mean within 10 % of the published",
-            value=sum(row.match == WITHIN for row in rows),
-            unit=f"of {len(rows)}",
-            limit=len(rows),
-        ),
-        Figure(
-            figure="the published cost lies within our seeds",
-            value=sum(
-                min(costs_of(of)) <= float(cell.cost) <= max(costs_of(of)) for cell, of in cells
-            ),
-            unit=f"of {len(runs)}",
+        count_all("mean within 10 % of the published", [row.match == WITHIN for row in rows]),
+        count(
+            "the published cost lies within our seeds",
+            [min(ours) <= theirs <= max(ours) for theirs, ours in costs],
         ),
     ]
 
@@ -120,11 +112,10 @@ def row_of(cell: Cell, runs: Sequence[Result]) -> Row:
         f"{fmean(run.resources for run in runs):.2f}",
     )
     return Row(
-        table=f"Table {cell.setting.table}, deep rows; in parentheses the range over seeds",
-        row=f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
-        beside=" / ".join(published),
-        ours=" / ".join(ours),
-        holds=None,
+        f"Table {cell.setting.table}, deep rows; in parentheses the range over seeds",
+        f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
+        " / ".join(published),
+        " / ".join(ours),
         match=match_numbers(fmean(costs), float(cell.cost), equal=False),
         claim="match",
         seeds=len(runs),

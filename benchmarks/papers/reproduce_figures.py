@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import EQUAL, Figure, Row, at_least, count_matches, match_numbers
+from benchmarks.figures import EQUAL, Figure, Row, count_all, count_matches, match_numbers
 from benchmarks.papers.reproduce_tables import PUBLISHED, QUIRKS
 from benchmarks.papers.taas2023 import (
     FOLDER,
@@ -77,14 +77,13 @@ def run() -> list[Figure | Row]:
 def count_table(table: str, rows: Sequence[Row]) -> list[Figure]:
     """Return how many rows of a table match, and whether those do that must be equal."""
     sure = [row for row in rows if row.row != "ql" and not row.row.startswith(UNSURE)]
-    equal = sum(row.match == EQUAL for row in sure)
     return [
-        at_least(
-            figure=f"{table}: equal to the rerun, of the rows without Heinze, QL and QL+FA",
-            value=equal, unit=f"of {len(sure)}", limit=len(sure),
+        count_all(
+            f"{table}: equal to the rerun, of the rows without Heinze, QL and QL+FA",
+            [row.match == EQUAL for row in sure],
         ),
         *count_matches(rows, f"{table}, all rows"),
-    ]  # fmt: skip
+    ]
 
 
 def compare_baselines() -> list[Row]:
@@ -98,11 +97,10 @@ def compare_baselines() -> list[Row]:
     results = run_all(jobs, "Figure 16")
     rows = [
         Row(
-            table="Figure 16",
-            row=f"{rerun['policy']}, {rerun['infrastructure']}, {rerun['types']} types",
-            beside=rerun["cost"],
-            ours=f"{result.average_cost:.4f}",
-            holds=None,
+            "Figure 16",
+            f"{rerun['policy']}, {rerun['infrastructure']}, {rerun['types']} types",
+            rerun["cost"],
+            f"{result.average_cost:.4f}",
             beside_what=RERUN,
             claim="match",
             match=_match(result.average_cost, rerun["cost"]),
@@ -122,9 +120,9 @@ def compare_baselines() -> list[Row]:
                 for policy in BASELINES
             },
             Axes(
-                title=f"Baselines, infrastructure {infrastructure} (taxi, 10 replicas)",
-                across="",
-                up="average cost",
+                f"Baselines, infrastructure {infrastructure} (taxi, 10 replicas)",
+                "",
+                "average cost",
             ),
         )
     return rows
@@ -193,15 +191,14 @@ def compare_changes() -> list[Row]:
                 for rerun, result in zip(reruns, results, strict=True)
                 if rerun["figure"] == number
             },
-            Axes(title=title, across="slot", up="mean cost so far", log_across=True, log_up=True),
+            Axes(title, "slot", "mean cost so far", log_across=True, log_up=True),
         )
     return [
         Row(
-            table=f"Figure {rerun['figure']}",
-            row=rerun["policy"] + ADAPTS.get((rerun["figure"], rerun["policy"]), ""),
-            beside=f"{float(rerun['cost']):.4f}",
-            ours=f"{result.average_cost:.4f}",
-            holds=None,
+            f"Figure {rerun['figure']}",
+            rerun["policy"] + ADAPTS.get((rerun["figure"], rerun["policy"]), ""),
+            f"{float(rerun['cost']):.4f}",
+            f"{result.average_cost:.4f}",
             beside_what=RERUN,
             claim="match",
             match=_match(result.average_cost, rerun["cost"]),
@@ -232,19 +229,15 @@ def draw_convergence() -> Iterator[Figure]:
         "figure-23",
         curves,
         Axes(
-            title="Mean cost so far (taxi, infrastructure A, 3 types, 10 replicas)",
-            across="slot",
-            up="mean cost so far",
+            "Mean cost so far (taxi, infrastructure A, 3 types, 10 replicas)",
+            "slot",
+            "mean cost so far",
             log_across=True,
             log_up=True,
         ),
     )
     for policy, result in zip(OVER_TIME, results, strict=True):
-        yield Figure(
-            figure=f"Figure 23: mean cost at the end, {policy}",
-            value=result.average_cost,
-            unit="",
-        )
+        yield Figure(f"Figure 23: mean cost at the end, {policy}", result.average_cost)
 
 
 def run_all(jobs: Sequence[Job], label: str) -> list[Result]:

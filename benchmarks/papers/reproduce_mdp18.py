@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import Figure, Row, at_least
+from benchmarks.figures import Figure, Row, at_least, count_all
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_lines
 from benchmarks.results import BUILD
@@ -250,19 +250,6 @@ def walk(chain: Floats, start: int, slots: int, seed: int) -> Counts:
 
 def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
     cost = {label: fmean(year.cost for year in found) for label, found in years.items()}
-    rows = compare_table(years)
-    figures = [
-        at_least(
-            figure=f"numbers of table 1 within {100 * NEAR:g} % (cost, instances) or "
-            f"{100 * ROUGH:g} % (violations, reconfigurations)",
-            value=sum(bool(row.holds) for row in rows),
-            unit=f"of {len(rows)}",
-            limit=len(rows),
-        )
-    ]
-    in_order = sum(
-        round(cost[cheaper], 3) < round(cost[dearer], 3) for cheaper, dearer in pairwise(ORDER)
-    )
     month = DAYS.index(30)
     slowest = fmean(year.so_far[month] / year.cost for year in years["centralised RL"])
     others = max(
@@ -274,24 +261,25 @@ def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
         label: fmean(year.reconfigurations for year in found) for label, found in years.items()
     }
     return [
-        *figures,
-        at_least(
-            figure="neighbours in the order of costs as published, by the three digits printed",
-            value=in_order,
-            unit=f"of {len(ORDER) - 1}",
-            limit=len(ORDER) - 1,
+        count_all(
+            f"numbers of table 1 within {100 * NEAR:g} % (cost, instances) or "
+            f"{100 * ROUGH:g} % (violations, reconfigurations)",
+            [bool(row.holds) for row in compare_table(years)],
+        ),
+        count_all(
+            "neighbours in the order of costs as published, by the three digits printed",
+            [round(cost[less], 3) < round(cost[more], 3) for less, more in pairwise(ORDER)],
         ),
         Figure(
-            figure="figure 2a: cost of the first 30 days, of the year's: centralised RL's, of the "
+            "figure 2a: cost of the first 30 days, of the year's: centralised RL's, of the "
             "greatest of the others (published only as a picture)",
-            value=slowest / others,
-            unit="",
+            slowest / others,
         ),
         at_least(
-            figure="reconfigurations, decentralised 0.7 against centralised MDP",
-            value=moves["decentralised RL 0.7"] / moves["centralised MDP"],
-            unit="times",
-            limit=2.0,
+            "reconfigurations, decentralised 0.7 against centralised MDP",
+            moves["decentralised RL 0.7"] / moves["centralised MDP"],
+            2.0,
+            "times",
         ),
     ]
 
@@ -311,10 +299,10 @@ def compare_table(years: Mapping[str, Sequence[Year]]) -> list[Row]:
         )  # fmt: skip
         rows += [
             Row(
-                table="Table 1",
-                row=f"{label}: {name}",
-                beside=form.format(theirs),
-                ours=form.format(ours),
+                "Table 1",
+                f"{label}: {name}",
+                form.format(theirs),
+                form.format(ours),
                 holds=abs(ours - theirs) <= tolerance * theirs,
                 seeds=len(found),
                 claim=f"within {100 * NEAR:g} or {100 * ROUGH:g} %",
@@ -334,9 +322,9 @@ def draw_over_time(years: Mapping[str, Sequence[Year]]) -> None:
             for label in (*ORDER[:3], "decentralised RL 0.7")
         },
         Axes(
-            title="Mean cost so far, three operators, mean of five paths",
-            across="days",
-            up="mean cost so far",
+            "Mean cost so far, three operators, mean of five paths",
+            "days",
+            "mean cost so far",
             log_across=True,
         ),
     )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.figures import EQUAL, Figure, Row, at_least, count_matches, match_numbers
+from benchmarks.figures import EQUAL, Figure, Row, count, count_all, count_matches, match_numbers
 from benchmarks.papers.reproduce_deep import DEEP
 from benchmarks.papers.taas2023 import (
     Cell,
@@ -92,32 +92,25 @@ def run() -> list[Figure | Row]:
         cell: _row(cell, ours[cell], as_printed)
         for cell, as_printed in zip(tabular, printed, strict=True)
     }
-    exact_java = sum(
-        round(simulate_java(setting).average_cost, 4) == cost
-        for setting, cost in JAVA_COSTS.items()
-    )
     return [
-        _count_equal([rows[cell] for cell in rows if cell.policy in EXACT]),
+        count_all(
+            "threshold and QL+PDS: cells equal to the published digits",
+            [row.match == EQUAL for cell, row in rows.items() if cell.policy in EXACT],
+        ),
         *itertools.chain.from_iterable(
             count_matches([rows[cell] for cell in rows if cell.policy == policy], policy)
             for policy in DRAWING
         ),
         *_compare_reruns(ours),
-        at_least(
-            figure="QL+PDS+ with Java's draws: costs equal to the rerun's digits",
-            value=exact_java, unit="of 6", limit=len(JAVA_COSTS),
+        count_all(
+            "QL+PDS+ with Java's draws: costs equal to the rerun's digits",
+            [
+                round(simulate_java(setting).average_cost, 4) == cost
+                for setting, cost in JAVA_COSTS.items()
+            ],
         ),
         *rows.values(),
-    ]  # fmt: skip
-
-
-def _count_equal(rows: Sequence[Row]) -> Figure:
-    return at_least(
-        figure="threshold and QL+PDS: cells equal to the published digits",
-        value=sum(row.match == EQUAL for row in rows),
-        unit=f"of {len(rows)}",
-        limit=len(rows),
-    )
+    ]
 
 
 def _compare_reruns(ours: Mapping[Cell, Numbers]) -> Iterator[Figure]:
@@ -133,10 +126,8 @@ def _compare_reruns(ours: Mapping[Cell, Numbers]) -> Iterator[Figure]:
             f"{policy}: of the cells that were rerun by others, those within two deviations of a "
             "single run, or three standard errors, of the rerun's mean"
         )
-        if policy == "ql-fa":  # its runs differ so much that hardly a mean could be outside
-            yield Figure(figure=figure, value=sum(near), unit=f"of {len(near)}")
-        else:
-            yield at_least(figure=figure, value=sum(near), unit=f"of {len(near)}", limit=len(near))
+        # The runs of `ql-fa` differ so much that hardly a mean could be outside.
+        yield (count if policy == "ql-fa" else count_all)(figure, near)
 
 
 def run_tabular(cells: Sequence[Cell]) -> list[Numbers]:
@@ -219,18 +210,15 @@ def _row(cell: Cell, ours: Numbers, printed: Result) -> Row:
     if ours.seeds > 1:
         span = f" ({ours.least_cost:.4f} to {ours.greatest_cost:.4f})"
     return Row(
-        table=f"Table {cell.setting.table}",
-        row=f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
-        beside=" / ".join((cell.cost, cell.violations, cell.reconfigurations, cell.resources)),
-        ours=(
-            f"{ours.cost:.4f}{span} / {ours.violations:.1f} / {ours.reconfigurations:.1f} / "
-            f"{ours.resources:.2f}"
-        ),
+        f"Table {cell.setting.table}",
+        f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
+        " / ".join((cell.cost, cell.violations, cell.reconfigurations, cell.resources)),
+        f"{ours.cost:.4f}{span} / {ours.violations:.1f} / {ours.reconfigurations:.1f} / "
+        f"{ours.resources:.2f}",
         printed=(
             f"{printed.average_cost:.4f} / {printed.violations:.1f} / "
             f"{printed.reconfigurations:.1f} / {printed.resources:.2f}"
         ),
-        holds=None,
         match=match_numbers(ours.cost, float(cell.cost), equal=equals_cell(ours, cell)),
         claim="match",
         seeds=ours.seeds,

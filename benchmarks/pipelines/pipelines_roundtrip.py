@@ -160,11 +160,11 @@ def _errors(
     worst = 100 * max(errors.values(), default=float("inf"))
     name = f"worst error of a complete minute, scraped every {every} s"
     middle = Figure(
-        figure=f"median error of a complete minute, scraped every {every} s",
-        value=100 * statistics.median(errors.values()) if errors else None,
-        unit="%",
+        f"median error of a complete minute, scraped every {every} s",
+        100 * statistics.median(errors.values()) if errors else None,
+        "%",
     )
-    count = Figure(figure=f"complete minutes at {every} s", value=len(errors), unit="")
+    count = Figure(f"complete minutes at {every} s", len(errors))
     if every == SCRAPES[0]:
-        return [at_most(figure=name, value=worst, unit="%", limit=1), middle, count]
-    return [Figure(figure=name, value=worst if errors else None, unit="%"), middle, count]
+        return [at_most(name, worst, 1, "%"), middle, count]
+    return [Figure(name, worst if errors else None, "%"), middle, count]

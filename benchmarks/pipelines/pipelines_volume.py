@@ -35,16 +35,12 @@ def run() -> list[Figure]:
         first, whole = (_run_spark(tables, days) for days in (1, DAYS))
     samples = OPERATORS * A_DAY * DAYS
     return [
-        Figure(figure="samples processed", value=samples / 1e6, unit="million"),
-        Figure(figure="Spark: time over 1 days", value=first.seconds, unit="s"),
-        Figure(figure=f"Spark: time over {DAYS} days", value=whole.seconds, unit="s"),
-        Figure(figure="Spark: throughput", value=samples / whole.seconds, unit="samples/s"),
-        Figure(
-            figure="Spark: a further day",
-            value=(whole.seconds - first.seconds) / (DAYS - 1),
-            unit="s",
-        ),
-        at_most(figure="Spark: peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
+        Figure("samples processed", samples / 1e6, "million"),
+        Figure("Spark: time over 1 days", first.seconds, "s"),
+        Figure(f"Spark: time over {DAYS} days", whole.seconds, "s"),
+        Figure("Spark: throughput", samples / whole.seconds, "samples/s"),
+        Figure("Spark: a further day", (whole.seconds - first.seconds) / (DAYS - 1), "s"),
+        at_most("Spark: peak memory", whole.memory / GIB, 8, "GiB"),
     ]
 
 

@@ -68,14 +68,14 @@ def figures(done: RecordedRun, versions: tuple[Version, ...]) -> list[Figure]:
     tried = sum(each.trial.intervals for each in versions)
     late = sum(each.trial.late for each in versions)
     return [
-        at_least(figure="tunings put in force", value=len(versions), unit="", limit=1),
-        at_least(figure="trials brought to an end", value=len(judged), unit="", limit=1),
-        at_least(figure="tunings kept", value=len(kept), unit="", limit=1),
-        at_most(figure="tunings that failed", value=_count(done, "TuningFailed"), unit="", limit=0),
-        at_most(figure="ticks that failed", value=_count(done, "TickFailed"), unit="", limit=0),
-        Figure(figure="tunings taken back", value=_count(done, "TuningRolledBack"), unit=""),
-        Figure(figure="intervals on trial", value=tried, unit=""),
-        Figure(figure="intervals on trial over the bound", value=late, unit=""),
+        at_least("tunings put in force", len(versions), 1),
+        at_least("trials brought to an end", len(judged), 1),
+        at_least("tunings kept", len(kept), 1),
+        at_most("tunings that failed", _count(done, "TuningFailed"), 0),
+        at_most("ticks that failed", _count(done, "TickFailed"), 0),
+        Figure("tunings taken back", _count(done, "TuningRolledBack")),
+        Figure("intervals on trial", tried),
+        Figure("intervals on trial over the bound", late),
     ]
 
 

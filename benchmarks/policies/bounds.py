@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, at_least, at_most, count
 from benchmarks.policies.clairvoyant import efficient_deployments
 from benchmarks.policies.first_hours import ARRIVALS, DATAFLOWS, WORLDS, Case, describe
 from weir_policies.model.arrays import Floats
@@ -65,12 +65,7 @@ def measure_floors() -> Iterator[Figure]:
             asked = find_floors(still, len(history))[:, 0]
             below += int(np.sum(history[:, AT_REPLICAS] < asked))
             intervals += int(np.sum(asked == FLOOR))
-    yield at_most(
-        figure=f"floors by windows: intervals below, of {intervals} in 12 cases",
-        value=below,
-        unit="",
-        limit=0,
-    )
+    yield at_most(f"floors by windows: intervals below, of {intervals} in 12 cases", below, 0)
 
 
 def measure_caps() -> Iterator[Figure]:
@@ -87,29 +82,24 @@ def measure_caps() -> Iterator[Figure]:
             for each in experiments
         ]
     yield at_most(
-        figure=f"limit on cost: intervals above it in {len(cases)} cases",
-        value=sum(each.above for each in (*found, *steady)),
-        unit="",
-        limit=0,
+        f"limit on cost: intervals above it in {len(cases)} cases",
+        sum(each.above for each in (*found, *steady)),
+        0,
     )
     goal = "cases with at most 1.1 times the violations of the best, and 1 %"
     yield at_least(
-        figure=f"limit on cost: {goal}",
-        value=sum(each.ours <= each.limit for each in found),
-        unit="",
-        limit=len(cases),
+        f"limit on cost: {goal}", sum(each.ours <= each.limit for each in found), len(cases)
     )
-    yield Figure(
-        figure=f"limit on cost, in steady state with an exact model: {goal}",
-        value=sum(each.ours <= each.limit for each in steady),
-        unit=f"of {len(cases)}",
+    yield count(
+        f"limit on cost, in steady state with an exact model: {goal}",
+        [each.ours <= each.limit for each in steady],
     )
     for case, each in zip(cases, found, strict=True):
         yield Figure(
-            figure=f"limit on cost, {case}: violations (the best has {each.best}, goal at most"
+            f"limit on cost, {case}: violations (the best has {each.best}, goal at most"
             f" {each.limit:.0f})",
-            value=each.ours,
-            unit="intervals",
+            each.ours,
+            "intervals",
         )
 
 

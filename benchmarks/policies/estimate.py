@@ -42,16 +42,13 @@ def run() -> list[Figure]:
             seconds, memory, bill = _estimate(url)
     was, would = bill["lines"]
     return [
-        Figure(
-            figure="samples read", value=sum(each.times.size for each in series) / 1e6,
-            unit="million",
-        ),
-        at_most(figure="estimate", value=seconds, unit="s", limit=MAX_SECONDS),
-        at_most(figure="peak memory", value=memory / GIB, unit="GiB", limit=MAX_GIB),
-        Figure(figure="error of unseen hours", value=100 * bill["fitError"], unit="%"),
-        Figure(figure="cost as it was", value=was["costPerHour"]["value"], unit="per hour"),
-        Figure(figure="cost by planner", value=would["costPerHour"]["value"], unit="per hour"),
-    ]  # fmt: skip
+        Figure("samples read", sum(each.times.size for each in series) / 1e6, "million"),
+        at_most("estimate", seconds, MAX_SECONDS, "s"),
+        at_most("peak memory", memory / GIB, MAX_GIB, "GiB"),
+        Figure("error of unseen hours", 100 * bill["fitError"], "%"),
+        Figure("cost as it was", was["costPerHour"]["value"], "per hour"),
+        Figure("cost by planner", would["costPerHour"]["value"], "per hour"),
+    ]
 
 
 def _estimate(url: str) -> tuple[float, float, dict[str, Any]]:

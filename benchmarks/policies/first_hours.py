@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_most, count
 from weir_policies.model.arrays import Floats
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
@@ -114,23 +114,14 @@ def _compare(cases: list[Case], courses: Mapping[tuple[Case, str], Floats]) -> I
         ratios = [ratio_of(case, courses, hours) for case in counted]
         span = "the first hour" if hours == 1 else f"{hours} h"
         yield at_most(
-            figure=f"{span}: planner / the best simple rule, geometric mean of {len(ratios)} cases",
-            value=math.exp(fmean(math.log(ratio) for ratio in ratios)),
-            unit="",
-            limit=goal,
+            f"{span}: planner / the best simple rule, geometric mean of {len(ratios)} cases",
+            math.exp(fmean(math.log(ratio) for ratio in ratios)),
+            goal,
         )
-        yield at_most(figure=f"{span}: worst case", value=max(ratios), unit="", limit=WORST)
-        yield Figure(
-            figure=f"{span}: dearer by over 1 %",
-            value=sum(ratio > DEARER for ratio in ratios),
-            unit=f"of {len(ratios)} cases",
-        )
+        yield at_most(f"{span}: worst case", max(ratios), WORST)
+        yield count(f"{span}: dearer by over 1 %", [ratio > DEARER for ratio in ratios], "cases")
     for case in cases:
-        yield Figure(
-            figure=f"{case}: planner / the best simple rule",
-            value=ratio_of(case, courses, case.hours),
-            unit="",
-        )
+        yield Figure(f"{case}: planner / the best simple rule", ratio_of(case, courses, case.hours))
 
 
 def _cost_per_interval(case: Case, policy: str, folder: Path, seed: int) -> Floats:

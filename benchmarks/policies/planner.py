@@ -126,26 +126,20 @@ def _compare_with_limit(columns: Sequence[Setting], costs: Costs) -> Iterator[Fi
         seeds = [_cost(costs, Run(setting=each, erroneous=True, seed=seed)) for seed in SEEDS]
         exact.setdefault(each.workload, []).append(cost / limit)
         erroneous.setdefault(each.workload, []).append(fmean(seeds) / limit)
-        yield Figure(figure=f"{each}: clairvoyant optimum", value=limit, unit="")
-        yield Figure(figure=f"{each}: planner", value=cost, unit="")
-        yield Figure(figure=f"{each}: planner / clairvoyant", value=cost / limit, unit="")
-        yield Figure(
-            figure=f"{each}: started from an erroneous model / clairvoyant",
-            value=fmean(seeds) / limit,
-            unit="",
-        )
+        yield Figure(f"{each}: clairvoyant optimum", limit)
+        yield Figure(f"{each}: planner", cost)
+        yield Figure(f"{each}: planner / clairvoyant", cost / limit)
+        yield Figure(f"{each}: started from an erroneous model / clairvoyant", fmean(seeds) / limit)
     for workload, ratios in exact.items():
         yield at_most(
-            figure=f"{workload}: planner / clairvoyant, geometric mean of 12 columns",
-            value=geometric_mean(ratios),
-            unit="",
-            limit=GOALS[workload],
+            f"{workload}: planner / clairvoyant, geometric mean of 12 columns",
+            geometric_mean(ratios),
+            GOALS[workload],
         )
         yield at_most(
-            figure=f"{workload}: from an erroneous model, geometric mean, {len(SEEDS)} seeds",
-            value=geometric_mean(erroneous[workload]),
-            unit="",
-            limit=GOAL_ERRONEOUS,
+            f"{workload}: from an erroneous model, geometric mean, {len(SEEDS)} seeds",
+            geometric_mean(erroneous[workload]),
+            GOAL_ERRONEOUS,
         )
 
 
@@ -165,18 +159,9 @@ def _compare_with_others(
         best = min(found, key=found.__getitem__)
         lowest += ours < found[best]
         if one_step:
-            yield Figure(figure=f"{each}: planner, {moves}", value=ours, unit="")
-        yield Figure(
-            figure=f"{each}: the best of {len(found)} others, {best}, {moves}",
-            value=found[best],
-            unit="",
-        )
-    yield at_least(
-        figure=f"columns in which the planner costs least, {moves}",
-        value=lowest,
-        unit="",
-        limit=len(columns),
-    )
+            yield Figure(f"{each}: planner, {moves}", ours)
+        yield Figure(f"{each}: the best of {len(found)} others, {best}, {moves}", found[best])
+    yield at_least(f"columns in which the planner costs least, {moves}", lowest, len(columns))
 
 
 def _compare_with_published(columns: Sequence[Setting], costs: Costs) -> Figure:
@@ -185,10 +170,9 @@ def _compare_with_published(columns: Sequence[Setting], costs: Costs) -> Figure:
     for cell in read_cells():
         published[cell.setting] = min(published.get(cell.setting, math.inf), float(cell.cost))
     return at_least(
-        figure="columns in which the planner costs less than every published row",
-        value=sum(_cost(costs, Run(setting=each)) < published[each] for each in columns),
-        unit="",
-        limit=len(columns),
+        "columns in which the planner costs less than every published row",
+        sum(_cost(costs, Run(setting=each)) < published[each] for each in columns),
+        len(columns),
     )
 
 

@@ -86,15 +86,15 @@ def _compare(name: str, ratios: Mapping[Setting, float]) -> Iterator[Figure]:
     mean = f"{name}: planner / clairvoyant, geometric mean of {len(ratios)} settings"
     value = geometric_mean([*ratios.values()])
     if name == HOURLY:
-        yield at_most(figure=mean, value=value, unit="", limit=GOAL_HOURLY)
+        yield at_most(mean, value, GOAL_HOURLY)
     else:
-        yield Figure(figure=mean, value=value, unit="")
+        yield Figure(mean, value)
     for setting, ratio in ratios.items():
         figure = f"{name}, {setting}: planner / clairvoyant"
         if name == HOURLY:
-            yield at_most(figure=figure, value=ratio, unit="", limit=GOAL_HOURLY)
+            yield at_most(figure, ratio, GOAL_HOURLY)
         else:
-            yield Figure(figure=figure, value=ratio, unit="")
+            yield Figure(figure, ratio)
 
 
 def _run_one(folder: Path, wanted: tuple[Rhythm, Setting]) -> float:

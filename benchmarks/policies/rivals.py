@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_most, count
 from benchmarks.papers.taas2023 import describe as describe_setting
 from benchmarks.papers.taas2023 import settings
 from benchmarks.policies.first_hours import Case, list_cases
@@ -122,13 +122,8 @@ def _compare(group: str, costs: Mapping[Task, float]) -> Iterator[Figure]:
     for policy in RIVALS:
         ratios = [ours / of_policy[policy][case] for case, ours in of_policy["planner"].items()]
         yield at_most(
-            figure=f"{group}: planner / {policy}, geometric mean of {len(ratios)} cases",
-            value=geometric_mean(ratios),
-            unit="",
-            limit=GOAL,
+            f"{group}: planner / {policy}, geometric mean of {len(ratios)} cases",
+            geometric_mean(ratios),
+            GOAL,
         )
-        yield Figure(
-            figure=f"{group}: {policy} is cheaper",
-            value=sum(ratio > 1 for ratio in ratios),
-            unit=f"of {len(ratios)} cases",
-        )
+        yield count(f"{group}: {policy} is cheaper", [ratio > 1 for ratio in ratios], "cases")

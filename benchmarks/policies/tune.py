@@ -33,17 +33,10 @@ def run() -> list[Figure]:
     )
     size = f"25 evaluations of {SLOTS:,} slots"
     return [
-        at_most(
-            figure=f"{size}, 3 operators, QL+PDS+", value=time_tuning(pipeline), unit="s", limit=10
-        ),
-        at_most(
-            figure=f"{size}, 10 operators, QL+PDS+",
-            value=time_tuning(chain(pipeline)), unit="s", limit=60,
-        ),
-        at_most(
-            figure=f"{size}, 3 operators, planner", value=time_tuning(planner), unit="s", limit=20
-        ),
-    ]  # fmt: skip
+        at_most(f"{size}, 3 operators, QL+PDS+", time_tuning(pipeline), 10, "s"),
+        at_most(f"{size}, 10 operators, QL+PDS+", time_tuning(chain(pipeline)), 60, "s"),
+        at_most(f"{size}, 3 operators, planner", time_tuning(planner), 20, "s"),
+    ]
 
 
 def chain(pipeline: Experiment) -> Experiment:

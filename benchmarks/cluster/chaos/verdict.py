@@ -72,34 +72,27 @@ def figures_of(
         "keyed counts wrong": ledger.sequence_errors if ledger else None,
     }
     return [
-        at_least(figure="faults", value=len(outcomes), unit="", limit=asked),
-        Figure(figure="records over them", value=committed.records, unit="records"),
+        at_least("faults", len(outcomes), asked),
+        Figure("records over them", committed.records, "records"),
         *(no_records(name, value) for name, value in records.items()),
         Figure(
-            figure="plain sink: records that it saw again",
-            value=ledger.replayed if ledger else None,
-            unit="records",
+            "plain sink: records that it saw again", ledger.replayed if ledger else None, "records"
         ),
-        at_most(figure="stuck apps", value=len(stuck), unit="", limit=0),
+        at_most("stuck apps", len(stuck), 0),
         at_most(
-            figure="faults that took down a job that they left alone",
-            value=sum(each.down for each in outcomes),
-            unit="",
-            limit=0,
+            "faults that took down a job that they left alone",
+            sum(each.down for each in outcomes),
+            0,
         ),
         at_most(
-            figure="controller restarted by a fault that left it alone",
-            value=sum(each.restarts for each in outcomes),
-            unit="times",
-            limit=0,
+            "controller restarted by a fault that left it alone",
+            sum(each.restarts for each in outcomes),
+            0,
+            "times",
         ),
-        at_most(figure="orphaned pods", value=len(set(orphans)), unit="", limit=0),
-        at_most(figure="jobs alive at once, most", value=jobs_at_once, unit="", limit=1),
-        Figure(
-            figure="load average beside it, median",
-            value=statistics.median(loads) if loads else None,
-            unit="",
-        ),
+        at_most("orphaned pods", len(set(orphans)), 0),
+        at_most("jobs alive at once, most", jobs_at_once, 1),
+        Figure("load average beside it, median", statistics.median(loads) if loads else None),
         *_recoveries(outcomes),
     ]
 
@@ -111,9 +104,9 @@ def _recoveries(outcomes: Sequence[FaultOutcome]) -> list[Figure]:
         number = sum(each.kind == kind for each in outcomes)
         figures += [
             Figure(
-                figure=f"{kind.replace('_', ' ')}: time to recover, {name} of {number}",
-                value=combine(took) if took else None,
-                unit="s",
+                f"{kind.replace('_', ' ')}: time to recover, {name} of {number}",
+                combine(took) if took else None,
+                "s",
             )
             for name, combine in (("median", statistics.median), ("longest", max))
         ]

@@ -173,24 +173,21 @@ def list_figures(measured: Sequence[Measured]) -> list[Figure]:
     sent = sum(each.sent for each in measured)
     memory = max(each.memory for each in measured)
     return [
-        at_least(figure="inputs sent", value=float(sent), unit="", limit=200),
+        at_least("inputs sent", float(sent), 200),
         *(
-            at_most(figure=figure, value=float(sum(counts)), unit="", limit=0)
+            at_most(figure, float(sum(counts)), 0)
             for figure, counts in {
                 "inputs without condition or refusal": [each.unanswered for each in measured],
                 "inputs that were not over with their end": [each.lasting for each in measured],
             }.items()
         ),
-        Figure(figure="largest delay of a tick alone", value=alone, unit="s"),
-        at_most(figure="largest delay of a tick beside it, above that", value=later, unit="s",
-                limit=1.0),
-        at_most(figure="ticks missed", value=float(missed), unit="", limit=0),
-        at_most(figure="ticks that measured nothing", unit="", limit=0,
-                value=float(sum(each.unmeasured for each in measured))),
-        at_most(figure="memory of the controller", value=memory, unit="MiB", limit=CHART_MEMORY),
-        at_most(figure="restarts and lost terms", unit="", limit=0,
-                value=float(sum(each.restarts for each in measured))),
-    ]  # fmt: skip
+        Figure("largest delay of a tick alone", alone, "s"),
+        at_most("largest delay of a tick beside it, above that", later, 1.0, "s"),
+        at_most("ticks missed", float(missed), 0),
+        at_most("ticks that measured nothing", float(sum(each.unmeasured for each in measured)), 0),
+        at_most("memory of the controller", memory, CHART_MEMORY, "MiB"),
+        at_most("restarts and lost terms", float(sum(each.restarts for each in measured)), 0),
+    ]
 
 
 class Scene:

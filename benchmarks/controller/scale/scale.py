@@ -255,8 +255,8 @@ def run() -> list[Figure]:
         with bench.controller():
             figures += measure_start(bench, "restart")
     return [
-        Figure(figure="StreamApps", value=float(APPS), unit=""),
-        Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
+        Figure("StreamApps", float(APPS)),
+        Figure("operators", float(APPS * len(OPERATORS))),
         *figures,
     ]
 
@@ -287,14 +287,14 @@ def measure_start(bench: Bench, name: str) -> list[Figure]:
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
     return [
-        Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
-        at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
-                limit=DECIDED_LIMIT),
-        Figure(figure=f"CPU time of the {name}", value=bench.cpu(), unit="s"),
-        Figure(figure=f"memory during the {name}", value=bench.highest, unit="MiB"),
-        Figure(figure=f"machine busy during the {name}",
-               value=100 * (machine_cpu() - machine) / processors, unit="%"),
-    ]  # fmt: skip
+        Figure(f"{name} until all jobs were found running", found["ready"], "s"),
+        at_most(f"{name} until all had been decided on", found["decided"], DECIDED_LIMIT, "s"),
+        Figure(f"CPU time of the {name}", bench.cpu(), "s"),
+        Figure(f"memory during the {name}", bench.highest, "MiB"),
+        Figure(
+            f"machine busy during the {name}", 100 * (machine_cpu() - machine) / processors, "%"
+        ),
+    ]
 
 
 def measure_calm(bench: Bench) -> list[Figure]:
@@ -303,7 +303,7 @@ def measure_calm(bench: Bench) -> list[Figure]:
     calm = bench.watch(MEASURED * INTERVAL)
     return [
         *judge_calm(calm, ""),
-        Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
+        Figure("decisions", calm.decisions / calm.seconds, "1/s"),
     ]
 
 
@@ -316,14 +316,12 @@ def measure_planned(bench: Bench) -> list[Figure]:
 def judge_calm(calm: Stretch, when: str) -> list[Figure]:
     """Return what is judged of a stretch in which nothing happens."""
     return [
-        at_most(figure=f"CPU of the controller{when}", value=calm.cores, unit="cores",
-                limit=CPU_LIMIT),
-        at_most(figure=f"memory of the controller{when}", value=calm.highest, unit="MiB",
-                limit=MEMORY_LIMIT),
-        Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
-        at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
-        Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
-    ]  # fmt: skip
+        at_most(f"CPU of the controller{when}", calm.cores, CPU_LIMIT, "cores"),
+        at_most(f"memory of the controller{when}", calm.highest, MEMORY_LIMIT, "MiB"),
+        Figure(f"of it: not in files{when}", calm.anonymous, "MiB"),
+        at_most(f"tick lag{when}, p99", calm.lag, LAG_LIMIT, "s"),
+        Figure(f"machine busy meanwhile{when}", 100 * calm.busy, "%"),
+    ]
 
 
 def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
@@ -342,19 +340,24 @@ def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
     ticks = meanwhile.get(math.inf, 0.0) - before.get(math.inf, 0.0)
     after = bench.watch(SETTLES)
     return [
-        at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
-                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
-        at_most(figure=f"API server {name}: terms lost",
-                value=float(bench.terms_lost() - lost), unit="", limit=0),
-        Figure(figure=f"API server {name}: ticks meanwhile, of those due",
-               value=100 * ticks * INTERVAL / (bench.apps * seconds), unit="%"),
-        Figure(figure=f"API server {name}: tick lag meanwhile, p99",
-               value=quantile(before, meanwhile, 0.99), unit="s"),
-        Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
-               unit="s"),
-        Figure(figure=f"API server {name}: machine busy just after",
-               value=100 * after.busy, unit="%"),
-    ]  # fmt: skip
+        at_most(
+            f"API server {name}: longest pause between renewals of the Lease",
+            bench.server.longest_pause(began),
+            PAUSE_LIMIT,
+            "s",
+        ),
+        at_most(f"API server {name}: terms lost", float(bench.terms_lost() - lost), 0),
+        Figure(
+            f"API server {name}: ticks meanwhile, of those due",
+            100 * ticks * INTERVAL / (bench.apps * seconds),
+            "%",
+        ),
+        Figure(
+            f"API server {name}: tick lag meanwhile, p99", quantile(before, meanwhile, 0.99), "s"
+        ),
+        Figure(f"API server {name}: tick lag just after, p99", after.lag, "s"),
+        Figure(f"API server {name}: machine busy just after", 100 * after.busy, "%"),
+    ]
 
 
 def machine_cpu() -> float:

@@ -486,7 +486,7 @@ def figures_of(outcomes: Sequence[MatchOutcome], ours: str) -> Iterator[Figure]:
         if side == ours:
             yield no_records(figure, sum(wrong))
         else:
-            yield Figure(figure=figure, value=sum(wrong), unit="records")
+            yield Figure(figure, sum(wrong), "records")
         for job in dict.fromkeys(each.job for each in runs):
             mine = [each for each in runs if each.job == job]
             for figure, unit, values in (
@@ -497,25 +497,21 @@ def figures_of(outcomes: Sequence[MatchOutcome], ours: str) -> Iterator[Figure]:
                 # With several replicas, what still waited at the end counts, too.
                 ("missing at a plain sink", "records", [float(each.missing) for each in mine]),
             ):
-                yield Figure(
-                    figure=f"{job}, {side}: {figure}, mean",
-                    value=statistics.fmean(values),
-                    unit=unit,
-                )
+                yield Figure(f"{job}, {side}: {figure}, mean", statistics.fmean(values), unit)
 
 
 def _compared(name: str, found: Compared, limit: float, unit: str) -> Iterator[Figure]:
     """Yield a comparison with its goal, and the ends of its interval."""
     relation = "Weir's less the autoscaler's" if unit else "Weir's of the autoscaler's"
     yield Figure(
-        figure=f"{name}: {relation}",
-        value=_finite(found.value),
-        unit=unit,
+        f"{name}: {relation}",
+        _finite(found.value),
+        unit,
         goal=f"at most {limit:g} {unit}".rstrip() + ", with 95 % confidence",
         holds=found.is_at_most(limit),
     )
     for end, value in (("lower", found.low), ("upper", found.high)):
-        yield Figure(figure=f"{name}: {end} end of 95 %", value=_finite(value), unit=unit)
+        yield Figure(f"{name}: {end} end of 95 %", _finite(value), unit)
 
 
 def _finite(value: float | None) -> float | None:

@@ -35,15 +35,16 @@ def run() -> list[Figure]:
     ours, static = runs["queueing"], runs[STATIC]
     return [
         at_least(
-            figure="queueing: intervals within the bound", unit="%", limit=90.0,
-            value=100 * (1 - share_over_bound(ours)),
+            "queueing: intervals within the bound", 100 * (1 - share_over_bound(ours)), 90.0, "%"
         ),
         at_most(
-            figure="queueing: cost against static", unit="%", limit=99.0,
-            value=100 * hourly_cost(ours) / hourly_cost(static),
+            "queueing: cost against static",
+            100 * hourly_cost(ours) / hourly_cost(static),
+            99.0,
+            "%",
         ),
         *figures,
-    ]  # fmt: skip
+    ]
 
 
 def run_policy(name: str) -> RecordedRun:
@@ -92,11 +93,9 @@ def _figures(name: str, done: RecordedRun) -> list[Figure]:
     if summary is None:
         raise RuntimeError(f"Expected a summary of {name}, got none: see {FOLDER / name}")
     return [
-        Figure(
-            figure=f"{name}: intervals over the bound", value=100 * share_over_bound(done), unit="%"
-        ),
-        Figure(figure=f"{name}: cost per hour", value=hourly_cost(done), unit="currency"),
-        Figure(figure=f"{name}: restarts", value=summary.restarts, unit=""),
+        Figure(f"{name}: intervals over the bound", 100 * share_over_bound(done), "%"),
+        Figure(f"{name}: cost per hour", hourly_cost(done), "currency"),
+        Figure(f"{name}: restarts", summary.restarts),
         no_records(f"{name}: records lost", summary.lost),
         no_records(f"{name}: records doubled", summary.doubled),
     ]

@@ -303,22 +303,11 @@ def price(tick: TickRecord, app: StreamApp) -> float:
 def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
     for each in outcomes:
         name = each.policy
-        yield Figure(figure=f"{name}: cost per hour", value=each.cost, unit="currency")
-        yield Figure(
-            figure=f"{name}: intervals over the bound", value=100 * each.violations, unit="%"
-        )
-        yield Figure(figure=f"{name}: restarts", value=each.restarts, unit="")
-        yield Figure(figure=f"{name}: decisions", value=each.decisions, unit="")
-        yield at_least(figure=f"{name}: changes carried out", value=each.changes, unit="", limit=1)
-        yield at_most(
-            figure=f"{name}: decisions of another policy in its place",
-            value=each.in_its_place,
-            unit="",
-            limit=0,
-        )
+        yield Figure(f"{name}: cost per hour", each.cost, "currency")
+        yield Figure(f"{name}: intervals over the bound", 100 * each.violations, "%")
+        yield Figure(f"{name}: restarts", each.restarts)
+        yield Figure(f"{name}: decisions", each.decisions)
+        yield at_least(f"{name}: changes carried out", each.changes, 1)
+        yield at_most(f"{name}: decisions of another policy in its place", each.in_its_place, 0)
         yield no_records(f"{name}: records lost or doubled", each.wrong)
-    yield Figure(
-        figure="load of the machine, worst run",
-        value=max(each.load for each in outcomes),
-        unit="processes",
-    )
+    yield Figure("load of the machine, worst run", max(each.load for each in outcomes), "processes")
