@@ -7,7 +7,6 @@ from grafana_foundation_sdk.builders import dashboard as build
 from dashboards.frame import APP, changes, fill, frame, one_app
 from dashboards.panels import (
     BLUE,
-    COUNT,
     GREEN,
     GREY,
     PER_HOUR,
@@ -80,13 +79,11 @@ def _now() -> tuple[Panel, ...]:
             "Replicas",
             "TaskManagers of all operators.",
             Query(f"sum({REPLICAS})"),
-            unit=COUNT,
         ),
         number(
             "Restarts left",
             "Restarts that the restart budget allows now; at 0, Weir waits for the next token.",
             Query(_one("weir_restarts_left")),
-            unit=COUNT,
             steps=((None, RED), (1, YELLOW), (2, GREEN)),
         ),
     )
@@ -121,7 +118,6 @@ def _deployment() -> tuple[Panel, ...]:
             "Replicas by node pool",
             "TaskManagers in each node pool.",
             Query(f"sum by (pool) ({pools})", "{{pool}}"),
-            unit=COUNT,
             stacked=True,
             span=8,
         ),
@@ -129,7 +125,6 @@ def _deployment() -> tuple[Panel, ...]:
             "Replicas by operator",
             "TaskManagers of each operator.",
             Query(f"sum by (operator) ({REPLICAS})", "{{operator}}"),
-            unit=COUNT,
             stacked=True,
             span=8,
         ),
@@ -152,7 +147,6 @@ def _deployment() -> tuple[Panel, ...]:
             "Records that wait before each operator; after a source, including those "
             "that wait at the source.",
             Query(f"max by (operator) (weir_operator_waiting_records{{{APP}}})", "{{operator}}"),
-            unit=COUNT,
             span=8,
         ),
         lines(
@@ -187,7 +181,6 @@ def _why() -> tuple[Panel, ...]:
                 "[$__rate_interval]))",
                 "{{kind}}, granted: {{granted}}",
             ),
-            unit=COUNT,
             span=8,
         ),
         ranking(

@@ -7,7 +7,6 @@ from grafana_foundation_sdk.builders import dashboard as build
 from dashboards.frame import fill, frame
 from dashboards.panels import (
     BYTES,
-    COUNT,
     GREEN,
     PER_SECOND,
     RED,
@@ -37,20 +36,17 @@ def _now() -> tuple[Panel, ...]:
             "Active controllers",
             "One for each installation; others stand by. Without them, jobs keep running.",
             Query("sum(weir_leader)"),
-            unit=COUNT,
             steps=((None, RED), (1, GREEN)),
         ),
         number(
             "Standing by",
             "Controllers that can take over.",
             Query("count(weir_leader) - sum(weir_leader)"),
-            unit=COUNT,
         ),
         number(
             "StreamApps",
             "StreamApps that the active controllers manage.",
             Query("sum(weir_apps)"),
-            unit=COUNT,
         ),
         number(
             "Oldest check",
@@ -72,7 +68,6 @@ def _now() -> tuple[Panel, ...]:
             "Versions",
             "Versions of Weir that are running; more than one only during an upgrade.",
             Query("count(count by (version) (weir_build_info))"),
-            unit=COUNT,
             steps=((None, GREEN), (2, YELLOW)),
         ),
     )
@@ -125,7 +120,6 @@ def _work() -> tuple[Panel, ...]:
             Query(
                 "sum by (outcome) (increase(weir_rescales_total[$__rate_interval]))", "{{outcome}}"
             ),
-            unit=COUNT,
             span=8,
         ),
         lines(
@@ -162,7 +156,6 @@ def _uses() -> tuple[Panel, ...]:
             "CPU",
             "Processor seconds per second, by controller.",
             Query("rate(weir_process_cpu_seconds_total[$__rate_interval])", "{{instance}}"),
-            unit=COUNT,
             span=8,
         ),
         lines(
@@ -177,7 +170,6 @@ def _uses() -> tuple[Panel, ...]:
             "Open files and sockets, and their limit.",
             Query("weir_process_open_fds", "{{instance}}"),
             Query("min(weir_process_max_fds)", "most"),
-            unit=COUNT,
             limits=("most",),
             span=8,
         ),

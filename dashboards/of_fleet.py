@@ -7,7 +7,6 @@ from grafana_foundation_sdk.builders import dashboard as build
 from dashboards.frame import any_namespace, fill, frame
 from dashboards.panels import (
     CALM,
-    COUNT,
     GREEN,
     PER_HOUR,
     RED,
@@ -46,7 +45,6 @@ def _now() -> tuple[Panel, ...]:
             "StreamApps",
             "How many StreamApps the active controllers manage.",
             Query(f"count({_of_apps('weir_reconcile_age_seconds')})"),
-            unit=COUNT,
         ),
         number(
             "Ready",
@@ -83,7 +81,6 @@ def _now() -> tuple[Panel, ...]:
             "StreamApps that Weir does not scale, because their last measurement "
             "could not be trusted.",
             Query(f"sum(1 - {_of_apps('weir_data_quality_healthy')})"),
-            unit=COUNT,
             steps=((None, GREEN), (1, YELLOW)),
         ),
     )
@@ -95,34 +92,30 @@ def _table() -> Panel:
     return overview(
         "StreamApps",
         "One row for each StreamApp; its name links to its own dashboard.",
-        Column(name="Bound", expression=_of_apps("weir_objective_seconds"), unit=SECONDS),
+        Column("Bound", _of_apps("weir_objective_seconds"), unit=SECONDS),
+        Column("Response time", _of_apps("weir_response_time_seconds"), unit=SECONDS),
         Column(
-            name="Response time", expression=_of_apps("weir_response_time_seconds"), unit=SECONDS
-        ),
-        Column(
-            name="Share of the bound",
-            expression=against,
+            "Share of the bound",
+            against,
             unit=SHARE,
             steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
         ),
-        Column(name="Violations", expression=share, unit=SHARE, steps=CALM),
-        Column(name="Allowed", expression=_of_apps("weir_violations_allowed_ratio"), unit=SHARE),
-        Column(name="Cost", expression=_of_apps("weir_cost_per_hour"), unit=PER_HOUR),
+        Column("Violations", share, unit=SHARE, steps=CALM),
+        Column("Allowed", _of_apps("weir_violations_allowed_ratio"), unit=SHARE),
+        Column("Cost", _of_apps("weir_cost_per_hour"), unit=PER_HOUR),
         Column(
-            name="Replicas",
-            expression=f"sum {APPS} (max by (namespace, app, operator, node_type)"
+            "Replicas",
+            f"sum {APPS} (max by (namespace, app, operator, node_type)"
             f" (weir_replicas{{{CHOSEN}}}))",
-            unit=COUNT,
         ),
         Column(
-            name="Restarts left",
-            expression=_of_apps("weir_restarts_left"),
-            unit=COUNT,
+            "Restarts left",
+            _of_apps("weir_restarts_left"),
             steps=((None, RED), (1, YELLOW), (2, GREEN)),
         ),
         Column(
-            name="Last pass",
-            expression=_of_apps("weir_reconcile_age_seconds"),
+            "Last pass",
+            _of_apps("weir_reconcile_age_seconds"),
             unit=SECONDS,
             steps=((None, GREEN), (60, YELLOW), (150, RED)),
         ),
@@ -149,7 +142,6 @@ def _over_time() -> tuple[Panel, ...]:
             "TaskManagers in each node pool; pools with the same name in several "
             "StreamApps are one line.",
             Query(f"sum by (pool) ({pools})", "{{pool}}"),
-            unit=COUNT,
             stacked=True,
         ),
         lines(
@@ -166,7 +158,6 @@ def _over_time() -> tuple[Panel, ...]:
                 f"sum by (outcome) (increase(weir_rescales_total{{{CHOSEN}}}[$__rate_interval]))",
                 "{{outcome}}",
             ),
-            unit=COUNT,
         ),
     )
 

@@ -6,7 +6,6 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.frame import APP, changes, fill, frame, one_app, one_operator
 from dashboards.panels import (
-    COUNT,
     GREEN,
     PER_SECOND,
     RED,
@@ -107,14 +106,12 @@ def _observed() -> tuple[Panel, ...]:
             "Records that wait before the operator; after a source, including those "
             "that wait at the source.",
             Query(_one("weir_operator_waiting_records"), "waiting"),
-            unit=COUNT,
             span=8,
         ),
         lines(
             "Replicas by node type",
             "TaskManagers by node pool and size.",
             Query(_replicas(), "{{node_type}}"),
-            unit=COUNT,
             stacked=True,
             span=8,
         ),
@@ -130,7 +127,6 @@ def _decided() -> tuple[Panel, ...]:
             "and `stay` are one line, it was best to change nothing; the distance to "
             "`rival` shows how clear the choice was.",
             Query(f"max by (candidate) (weir_decision_score{{{OPERATOR}}})", "{{candidate}}"),
-            unit=COUNT,
             span=8,
         ),
         lines(
@@ -150,7 +146,6 @@ def _decided() -> tuple[Panel, ...]:
                 "[$__rate_interval]))",
                 "{{kind}}, granted: {{granted}}",
             ),
-            unit=COUNT,
             span=8,
         ),
     )

@@ -49,7 +49,7 @@ def lines(
     title: str,
     about: str,
     *queries: Query,
-    unit: str,
+    unit: str = COUNT,
     span: int = 12,
     stacked: bool = False,
     limits: Sequence[str] = (),
@@ -112,7 +112,9 @@ def lines(
     return panel
 
 
-def bars(title: str, about: str, *queries: Query, unit: str, span: int = 12) -> series.Panel:
+def bars(
+    title: str, about: str, *queries: Query, unit: str = COUNT, span: int = 12
+) -> series.Panel:
     """Return how much of something fell into each step of time, stacked."""
     return (
         lines(title, about, *queries, unit=unit, span=span, stacked=True)
@@ -127,7 +129,7 @@ def number(
     about: str,
     query: Query,
     *,
-    unit: str,
+    unit: str = COUNT,
     steps: Steps = PLAIN,
     span: int = 4,
     missing: str = "unknown",
@@ -194,13 +196,13 @@ def ranking(title: str, about: str, query: Query, *, span: int = 12) -> bargauge
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table: a value for each row's labels."""
 
     name: str
     expression: str
-    unit: str
+    unit: str = COUNT
     steps: Steps | None = None
     """`None` does not colour it."""
 
