@@ -33,7 +33,7 @@ from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.ingest import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
-from weir_pipelines.settings import WHOLE, ArrivalSettings
+from weir_pipelines.settings import WHOLE
 from weir_pipelines.store import Tables
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt"
@@ -143,7 +143,7 @@ def _due(out: Path) -> Counter[int]:
 
 def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:
     history = KnownHistory(samples=rows, labels=labels)
-    return work_out_history(history, rebuild_arrivals, ArrivalSettings())
+    return work_out_history(history, rebuild_arrivals)
 
 
 def _errors(

@@ -313,7 +313,6 @@ def run_jobs(
     """Process samples into arrival rates, service times, data problems and usual weeks."""
     from weir_pipelines.jobs import JOBS, Work
     from weir_pipelines.session import open_session
-    from weir_pipelines.settings import ArrivalSettings
     from weir_pipelines.store import Tables
 
     unknown = sorted(set(names or ()) - set(JOBS))
@@ -350,7 +349,6 @@ def run_jobs(
                 session=session,
                 tables=tables,
                 partitions=_find_days(tables, JOBS[name].needs, wanted, apps),
-                settings=ArrivalSettings(),
             )
             _tell(name, JOBS[name].run(work))
     finally:

@@ -17,7 +17,6 @@ If a source is back-pressured and reports no backlog, all arrivals of the minute
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import date
 
@@ -28,7 +27,6 @@ from weir_pipelines.faults import Fault
 from weir_pipelines.samples import (
     Bools,
     Groups,
-    Labels,
     Samples,
     Words,
     begin_ms,
@@ -37,7 +35,7 @@ from weir_pipelines.samples import (
 )
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.series_minutes import measure_blocks
-from weir_pipelines.settings import ArrivalSettings
+from weir_pipelines.settings import BLOCKED_FROM
 from weir_pipelines.task_minutes import (
     SUBTASK,
     TaskLifetimes,
@@ -60,9 +58,7 @@ class Demand:
     """Unknown, because some source was blocked; the same for all operators of a minute."""
 
 
-def judge_demand(
-    *, taken: Floats, growth: Floats, blocked: Floats, is_source: Bools, blocked_from: float
-) -> Demand:
+def judge_demand(*, taken: Floats, growth: Floats, blocked: Floats, is_source: Bools) -> Demand:
     """Return what arrived at all operators of one application.
 
     Args:
@@ -70,9 +66,8 @@ def judge_demand(
         growth: Records/s by which its backlog grew, same shape; NaN if it reports none.
         blocked: Share of time that it was back-pressured, same shape.
         is_source: Whether it was a source then, same shape.
-        blocked_from: Share above which it counts as back-pressured.
     """
-    under_pressure = is_source & (np.nan_to_num(blocked) > blocked_from)
+    under_pressure = is_source & (np.nan_to_num(blocked) > BLOCKED_FROM)
     silent = np.isnan(growth)
     without = under_pressure & silent
     # Backlog and intake are not sampled at one instant: a small negative sum is zero.
@@ -90,27 +85,24 @@ def judge_demand(
     )
 
 
-def rebuild_arrivals(
-    samples: Samples, series: pa.Table, day: date, settings: ArrivalSettings
-) -> pa.Table:
+def rebuild_arrivals(samples: Samples, series: pa.Table, day: date) -> pa.Table:
     """Return the rates of an application's operators, minute by minute.
 
     Args:
         samples: Of the day and its margins.
         series: As the table `series`; one that is written on several days may be there repeatedly.
         day: Which day.
-        settings: Where the lines are drawn.
 
     Returns:
         As the table `arrivals`; minutes of which nothing is known are left out.
     """
     blocks = []
-    for labels, minutes in measure_blocks(samples, sort_labels(series, *SUBTASK), day, settings):
-        tasks = measure_tasks(minutes, labels, settings)
-        blocks.append(_sum_operators(tasks, find_task_lifetimes(tasks, day), settings))
+    for labels, minutes in measure_blocks(samples, sort_labels(series, *SUBTASK), day):
+        tasks = measure_tasks(minutes, labels)
+        blocks.append(_sum_operators(tasks, find_task_lifetimes(tasks, day)))
     if not blocks:
         return ARRIVALS.schema.empty_table()
-    return _shape(_join(blocks), day, settings)
+    return _shape(_join(blocks), day)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -151,9 +143,7 @@ def _join(blocks: list[_Operators]) -> _Operators:
     return _Operators(**arrays, faults=faults)
 
 
-def _sum_operators(
-    tasks: TaskMinutes, lives: TaskLifetimes, settings: ArrivalSettings
-) -> _Operators:
+def _sum_operators(tasks: TaskMinutes, lives: TaskLifetimes) -> _Operators:
     """Add up parallel tasks, then runs and tasks."""
     labels = tasks.labels
     runs = labels.group("operator", "task", "job_id")
@@ -163,7 +153,9 @@ def _sum_operators(
     operators, whole = of_task.group("operator"), labels.group("operator")
     source, parallelism = lives.is_source[:, None], lives.parallelism[:, None]
     sources = lives.is_source[runs.starts[by_task.starts]]
-    is_entry, is_exit = _choose_tasks(of_task, sources, operators, settings)
+    # Of an operator's tasks, its sources take in its records; where it has none, all of them do.
+    has_source = operators.any(sources)[operators.numbers]
+    is_entry = np.where(has_source, sources, True)
 
     # Flink counts no input at a source: what it gives out stands for it.
     taken_rise = runs.total(np.where(source, tasks.out_rise, tasks.in_rise))
@@ -180,7 +172,7 @@ def _sum_operators(
         names=of_task["operator"][operators.starts],
         present=whole.any(tasks.present),
         taken=operators.total(_only(is_entry, taken)),
-        given=operators.total(_only(is_exit, given)),
+        given=operators.total(given),
         completeness=operators.least(_only(is_entry, covered)) / 60,
         utilisation=operators.most(by_task.mean(runs.mean(tasks.busy))),
         blocked=operators.most(by_task.mean(runs.mean(tasks.blocked))),
@@ -200,34 +192,13 @@ def _only(chosen: Bools, values: Floats) -> Floats:
     return values if chosen.all() else np.where(chosen[:, None], values, np.nan)
 
 
-def _choose_tasks(
-    tasks: Labels, is_source: Bools, operators: Groups, settings: ArrivalSettings
-) -> tuple[Bools, Bools]:
-    """Return which tasks take in an operator's records, and which give them out."""
-    has_source = operators.any(is_source)[operators.numbers]
-    return (
-        _name_tasks(settings.entries, tasks, np.where(has_source, is_source, True)),
-        _name_tasks(settings.exits, tasks, np.ones(is_source.size, dtype=np.bool_)),
-    )
-
-
-def _name_tasks(named: Mapping[str, str], tasks: Labels, otherwise: Bools) -> Bools:
-    """Return which tasks are those named for their operators."""
-    chosen = otherwise.copy()
-    for operator, task in named.items():
-        own = tasks["operator"] == operator
-        chosen[own] = tasks["task"][own] == task
-    return chosen
-
-
-def _shape(operators: _Operators, day: date, settings: ArrivalSettings) -> pa.Table:
+def _shape(operators: _Operators, day: date) -> pa.Table:
     """Return the rows of the table, by operator and minute."""
     demand = judge_demand(
         taken=operators.taken,
         growth=operators.growth,
         blocked=operators.blocked,
         is_source=operators.is_source,
-        blocked_from=settings.blocked_from,
     )
     found = {
         **operators.faults,

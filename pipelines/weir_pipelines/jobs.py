@@ -40,7 +40,6 @@ from weir_pipelines.schemas import (
     WORK,
     ParquetTable,
 )
-from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import Partition, Tables, encode
 from weir_pipelines.work import measure_work
 
@@ -205,7 +204,6 @@ class Work:
     tables: Tables
     partitions: Sequence[Partition]
     """Which days of which applications to work out."""
-    settings: ArrivalSettings
 
     def work_out(self, table: ParquetTable, rebuild: DayFunction) -> tuple[Partition, ...]:
         """Replace the partitions that are worked out by what a function makes of the samples.
@@ -216,7 +214,7 @@ class Work:
             InputError: A file has other columns than its table.
             StoreError: The file system refuses.
         """
-        tables, settings = self.tables, self.settings
+        tables = self.tables
         around = {*with_neighbours(self.partitions)}
         for each in (SAMPLES, SERIES):
             tables.check(each, around)  # refused here by name, and not inside a task
@@ -229,12 +227,12 @@ class Work:
                     held = {
                         each.day: held[each.day]
                         if each.day in held
-                        else as_samples(tables.read(SAMPLES, each), settings)
+                        else as_samples(tables.read(SAMPLES, each))
                         for each in near
                     }
-                    samples = cut_day(list(held.values()), partition.day, settings)
+                    samples = cut_day(list(held.values()), partition.day)
                     labels = pa.concat_tables(tables.read(SERIES, each) for each in near)
-                    rows = rebuild(samples, labels, partition.day, settings)
+                    rows = rebuild(samples, labels, partition.day)
                     tables.write(table, partition, [rows])
                     yield _written(partition, rows.num_rows)
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir_pipelines.settings import DAY_MS, ArrivalSettings
+from weir_pipelines.settings import DAY_MS, LATE_AFTER_MS, MARGIN_MS
 from weir_policies.model.arrays import Floats
 
 Bools = NDArray[np.bool_]
@@ -149,7 +149,7 @@ class Samples:
         return self if inside.all() else self.take(inside)
 
 
-DayFunction = Callable[[Samples, pa.Table, date, ArrivalSettings], pa.Table]
+DayFunction = Callable[[Samples, pa.Table, date], pa.Table]
 """From an application's day, with margins, and the labels of its series, to the rows of a table."""
 
 
@@ -163,14 +163,14 @@ def join_samples(parts: Sequence[Samples]) -> Samples:
     )
 
 
-def as_samples(table: pa.Table, settings: ArrivalSettings) -> Samples:
+def as_samples(table: pa.Table) -> Samples:
     """Return the rows of the table `samples` as arrays."""
     time_ms, received = table["time_ms"].to_numpy(), table["received_ms"]
     if received.null_count == len(received):
         is_late = np.zeros(len(received), dtype=np.bool_)
     else:
         # Where nobody noted when, it was in time.
-        is_late = received.fill_null(0).to_numpy() - time_ms > settings.late_after * 1000
+        is_late = received.fill_null(0).to_numpy() - time_ms > LATE_AFTER_MS
     return Samples(
         series=table["series"].to_numpy(),
         time_ms=time_ms,
@@ -189,11 +189,10 @@ def begin_ms(day: date) -> int:
     return day_number(day) * DAY_MS
 
 
-def cut_day(parts: Sequence[Samples], day: date, settings: ArrivalSettings) -> Samples:
+def cut_day(parts: Sequence[Samples], day: date) -> Samples:
     """Return a day's samples and the margins of its neighbours."""
-    margin = int(settings.margin * 1000)
-    begin = begin_ms(day)
-    return join_samples([each.between(begin - margin, begin + DAY_MS + margin) for each in parts])
+    begin, end = begin_ms(day) - MARGIN_MS, begin_ms(day) + DAY_MS + MARGIN_MS
+    return join_samples([each.between(begin, end) for each in parts])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ from weir_pipelines.samples import (
     divide,
     group_rows,
 )
-from weir_pipelines.settings import DAY_MINUTES, MINUTE_MS, ArrivalSettings
+from weir_pipelines.settings import DAY_MINUTES, GAP_AFTER, MINUTE_MS
 from weir_policies.model.arrays import Floats
 
 AROUND = 10
@@ -93,22 +93,19 @@ class _Steps:
     gap: Bools
 
 
-def measure_series(
-    samples: Samples, count: int, day: int, settings: ArrivalSettings
-) -> SeriesMinutes:
+def measure_series(samples: Samples, count: int, day: int) -> SeriesMinutes:
     """Return what each series did in each minute of a day.
 
     Args:
         samples: Of the day and its margins; series are numbered from 0.
         count: How many series there are.
         day: Days since 1970 began.
-        settings: Where a gap begins.
     """
-    steps = _find_steps(samples, settings)
+    steps = _find_steps(samples)
     return _sum_by_minute(steps, _Day(count=count, midnight=day * DAY_MINUTES))
 
 
-def _find_steps(samples: Samples, settings: ArrivalSettings) -> _Steps:
+def _find_steps(samples: Samples) -> _Steps:
     usable = np.isfinite(samples.value) & (samples.value >= 0)
     # Unusable samples form their own group, and so break no step.
     group = 2 * samples.series + ~usable
@@ -121,7 +118,7 @@ def _find_steps(samples: Samples, settings: ArrivalSettings) -> _Steps:
     value = np.where(usable, samples.value, 0.0)
     length = np.where(follows, np.diff(samples.time_ms, prepend=0), 0)
     rise = np.where(follows, np.diff(value, prepend=0.0), 0.0)
-    gap = usable & _is_long(length, groups, settings.gap_after)
+    gap = usable & _is_long(length, groups)
     return _Steps(
         samples=samples, usable=usable, follows=follows, length=length, rise=rise, gap=gap
     )
@@ -135,7 +132,7 @@ def _order(group: Ints, samples: Samples) -> Ints | None:
     return np.lexsort((samples.value, samples.time_ms, group))
 
 
-def _is_long(length: Ints, groups: Groups, gap_after: float) -> Bools:
+def _is_long(length: Ints, groups: Groups) -> Bools:
     """Tell which steps are longer than so many usual ones around them, the lower median.
 
     No median is below the group's shortest step: only steps that are long beside that one are
@@ -147,7 +144,7 @@ def _is_long(length: Ints, groups: Groups, gap_after: float) -> Bools:
     # Two samples at one time are no distance.
     distance = np.where(length > 0, length, _NEVER)
     shortest = np.minimum.reduceat(distance, groups.starts).astype(np.float64)
-    suspects = np.flatnonzero(length > gap_after * np.repeat(shortest, groups.sizes))
+    suspects = np.flatnonzero(length > GAP_AFTER * np.repeat(shortest, groups.sizes))
     low = np.repeat(groups.starts, groups.sizes)
     high = low + np.repeat(groups.sizes, groups.sizes)
     for first in range(0, suspects.size, _AT_ONCE):
@@ -158,7 +155,7 @@ def _is_long(length: Ints, groups: Groups, gap_after: float) -> Bools:
         lengths.sort(axis=1)
         known = np.count_nonzero(lengths < _NEVER, axis=1)
         usual = lengths[np.arange(some.size), (known - 1) // 2]
-        found[some] = length[some] > gap_after * usual
+        found[some] = length[some] > GAP_AFTER * usual
     return found
 
 
@@ -281,7 +278,7 @@ TOGETHER = 64
 
 
 def measure_blocks(
-    samples: Samples, labels: Labels, day: date, settings: ArrivalSettings
+    samples: Samples, labels: Labels, day: date
 ) -> Iterator[tuple[Labels, SeriesMinutes]]:
     """Yield some operators' series of which anything is known, and what each did in each minute.
 
@@ -289,13 +286,10 @@ def measure_blocks(
         samples: Of the day and its margins.
         labels: Of their series, sorted by operator before all else.
         day: Which day.
-        settings: Where a gap begins.
     """
     stretches = Stretches(samples)
     for block in split_operators(labels):
-        minutes = measure_series(
-            stretches.of(block.series), block.series.size, day_number(day), settings
-        )
+        minutes = measure_series(stretches.of(block.series), block.series.size, day_number(day))
         known = np.logical_or.reduce(minutes.present, axis=1)
         if known.any():
             yield block.take(known), minutes.take(known)

@@ -17,7 +17,7 @@ from weir_pipelines import metrics
 from weir_pipelines.faults import Fault
 from weir_pipelines.samples import Bools, Groups, Labels, day_number, divide, share
 from weir_pipelines.series_minutes import Roles, SeriesMinutes
-from weir_pipelines.settings import DAY_MINUTES, MINUTE_MS, ArrivalSettings
+from weir_pipelines.settings import CLOCK_TOLERANCE, DAY_MINUTES, MINUTE_MS
 from weir_policies.model.arrays import Floats
 
 SUBTASK = ("operator", "task", "job_id", "subtask", "attempt")
@@ -53,17 +53,16 @@ class TaskMinutes:
     """Those that are seen here."""
 
 
-def measure_tasks(minutes: SeriesMinutes, labels: Labels, settings: ArrivalSettings) -> TaskMinutes:
+def measure_tasks(minutes: SeriesMinutes, labels: Labels) -> TaskMinutes:
     """Return what each attempt of each parallel task did in each minute.
 
     Args:
         minutes: What each series did.
         labels: What each series is, sorted by `SUBTASK`.
-        settings: How far clocks may differ.
     """
     groups = labels.group(*SUBTASK)
     roles = Roles(metric=labels["metric"], present=minutes.present, groups=groups)
-    is_clock = np.abs(_clock_difference(roles, minutes)) > settings.clock_tolerance
+    is_clock = np.abs(_clock_difference(roles, minutes)) > CLOCK_TOLERANCE
 
     def covered(role: str, values: Floats) -> Floats:
         # How long a minute was whose clock was set, is unknown: it covers nothing.

@@ -16,7 +16,6 @@ from weir_pipelines import metrics
 from weir_pipelines.samples import Bools, Labels, Samples, begin_ms, share, sort_labels
 from weir_pipelines.schemas import WORK
 from weir_pipelines.series_minutes import Roles, SeriesMinutes, measure_blocks
-from weir_pipelines.settings import ArrivalSettings
 from weir_policies.model.arrays import Floats
 
 _US = 1e-6
@@ -26,21 +25,18 @@ HELPER = "helper"
 BUSY_TIME = "busyTime"
 
 
-def measure_work(
-    samples: Samples, series: pa.Table, day: date, settings: ArrivalSettings
-) -> pa.Table:
+def measure_work(samples: Samples, series: pa.Table, day: date) -> pa.Table:
     """Return what each operator's replicas in each pool did in each minute.
 
     Args:
         samples: Of the day and its margins, of one application.
         series: As the table `series`; one that is written on several days may be there repeatedly.
         day: Which day.
-        settings: Where a gap begins.
 
     Returns:
         As the table `work`; minutes in which nothing was served left out.
     """
-    blocks = measure_blocks(samples, sort_labels(series, *_KEY), day, settings)
+    blocks = measure_blocks(samples, sort_labels(series, *_KEY), day)
     tables = [_sum_pools(minutes, labels, day) for labels, minutes in blocks]
     rows = pa.concat_tables([WORK.schema.empty_table(), *tables])
     return rows.sort_by([(name, "ascending") for name in WORK.order])

@@ -5,7 +5,6 @@ import pytest
 from tests.pipelines.known_history import work_out_history
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.session import open_session
-from weir_pipelines.settings import ArrivalSettings
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +28,8 @@ def spark(tmp_path_factory):
 def rates():
     """Rebuild a known history; return the rows by app, operator and minute."""
 
-    def rebuild(history, settings=None):
-        rows = work_out_history(history, rebuild_arrivals, settings or ArrivalSettings())
+    def rebuild(history):
+        rows = work_out_history(history, rebuild_arrivals)
         return {(row.app, row.operator, row.minute): row for row in rows}
 
     return rebuild

@@ -20,7 +20,7 @@ import pyarrow as pa
 from weir_pipelines.ingest import begin_of
 from weir_pipelines.samples import EPOCH, DayFunction, as_samples, cut_day
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK, ParquetTable, SampleRow
-from weir_pipelines.settings import DAY_MINUTES, DAY_MS, ArrivalSettings
+from weir_pipelines.settings import DAY_MINUTES, DAY_MS
 from weir_pipelines.store import Partition, Tables
 
 Curve = Callable[[float], float]
@@ -96,9 +96,7 @@ def build_history(all_series: Iterable[KnownSeries], *, first: int = 1) -> Known
     return history
 
 
-def work_out_history(
-    history: KnownHistory, rebuild: DayFunction, settings: ArrivalSettings
-) -> list[SimpleNamespace]:
+def work_out_history(history: KnownHistory, rebuild: DayFunction) -> list[SimpleNamespace]:
     """Return what a function makes of each application and day: its rows, with `app` and `day`."""
     apps = {int(each["series"]): str(each["app"]) for each in history.labels}
     rows = []
@@ -107,10 +105,10 @@ def work_out_history(
         labels = [each for each in history.labels if each["app"] == app]
         series = pa.Table.from_pylist(labels, schema=SERIES.schema)
         columns = [list(column) for column in zip(*own, strict=True)]
-        samples = as_samples(pa.table(columns, schema=SAMPLES.schema), settings)
+        samples = as_samples(pa.table(columns, schema=SAMPLES.schema))
         for number in sorted({row[1] // DAY_MS for row in own}):
             day = date.fromordinal(EPOCH + number)
-            made = rebuild(cut_day([samples], day, settings), series, day, settings)
+            made = rebuild(cut_day([samples], day), series, day)
             rows += [SimpleNamespace(**row, app=app, day=day) for row in made.to_pylist()]
     return rows
 

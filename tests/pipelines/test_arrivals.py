@@ -10,7 +10,6 @@ import pytest
 
 from tests.pipelines.known_history import KnownHistory, KnownSeries, build_history
 from weir_pipelines import metrics
-from weir_pipelines.settings import ArrivalSettings
 
 
 def a_job(app, *, rate=20.0, pending=None, blocked=0.0, offset=0, start=0.0, end=600.0, **labels):
@@ -271,20 +270,6 @@ def test_a_silent_replica_is_taken_for_as_busy_as_the_others(rebuilt):
 
     assert row.arrived == pytest.approx(20.0)
     assert row.completeness == pytest.approx(0.5)
-
-
-def test_of_several_tasks_the_named_ones_take_in_and_give_out(rates):
-    chain = [
-        KnownSeries(metric=metrics.RECORDS_IN, task="parse", operator="work", curve=at(20)),
-        KnownSeries(metric=metrics.RECORDS_OUT, task="parse", operator="work", curve=at(40)),
-        KnownSeries(metric=metrics.RECORDS_IN, task="count", operator="work", curve=at(40)),
-        KnownSeries(metric=metrics.RECORDS_OUT, task="count", operator="work", curve=at(5)),
-    ]
-    settings = ArrivalSettings(entries={"work": "parse"}, exits={"work": "count"})
-
-    row = rates(build_history(chain), settings)["app", "work", 120]
-
-    assert (row.taken, row.given) == pytest.approx((20.0, 5.0))
 
 
 def at(rate):

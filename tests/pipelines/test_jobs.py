@@ -14,7 +14,7 @@ from weir_pipelines.errors import InputError, StoreError
 from weir_pipelines.jobs import Work, split_runs
 from weir_pipelines.samples import EPOCH
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES
-from weir_pipelines.settings import DAY_MS, ArrivalSettings
+from weir_pipelines.settings import DAY_MS
 from weir_pipelines.store import Partition, Tables
 
 DAYS = [Partition("app", date(1970, 1, day)) for day in (1, 2, 3)]
@@ -59,7 +59,7 @@ def work_out(spark, tables):
     """Work days out to arrivals, by another function where one is given."""
 
     def work_out(days, rebuild=rebuild_arrivals):
-        work = Work(session=spark, tables=tables, partitions=days, settings=ArrivalSettings())
+        work = Work(session=spark, tables=tables, partitions=days)
         return work.work_out(ARRIVALS, rebuild)
 
     return work_out
@@ -120,7 +120,7 @@ def test_a_job_that_fails_leaves_each_day_as_it_was_or_as_it_should_be(work_out,
     assert {tables.read(ARRIVALS, day).num_rows for day in DAYS} <= {0, 1440}
 
 
-def fail_on_the_second(samples, series, day, settings):
+def fail_on_the_second(samples, series, day):
     if day == DAYS[1].day:
         raise RuntimeError(f"{day} is of no use")
     return ARRIVALS.schema.empty_table()
@@ -134,12 +134,12 @@ def test_a_worker_that_dies_is_replaced_and_its_days_are_worked_out_again(
     for day in DAYS:
         place(tables, ARRIVALS, day, ARRIVALS.schema.empty_table())
 
-    def die_once(samples, series, day, settings):
+    def die_once(samples, series, day):
         seen = tmp_path / "seen"
         if day == DAYS[1].day and not seen.exists():
             seen.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return rebuild_arrivals(samples, series, day, settings)
+        return rebuild_arrivals(samples, series, day)
 
     written = work_out(DAYS, die_once)
 

@@ -16,7 +16,6 @@ from weir_pipelines.ingest import Scraped, begin_of
 from weir_pipelines.jobs import JOBS, Work
 from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, TABLES
-from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import Partition, Tables, prune_samples
 
 ENVIRONMENT = {
@@ -83,7 +82,7 @@ def test_days_are_exported_and_worked_out_by_all_jobs_as_in_a_folder(
         done: list[object] = [export(each, day) for day in (MONDAY, TUESDAY)]
         for job in JOBS.values():
             found = list(each.partitions(job.needs))
-            work = Work(session=spark, tables=each, partitions=found, settings=ArrivalSettings())
+            work = Work(session=spark, tables=each, partitions=found)
             done.append(job.run(work))
         rows = {
             (name, day): each.read(table, day).to_pylist()

@@ -3,7 +3,6 @@ import pytest
 
 from tests.pipelines.known_history import KnownSeries, build_history, work_out_history
 from weir_pipelines import metrics
-from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.work import measure_work
 
 RATE = 10.0
@@ -47,7 +46,7 @@ def minutes():
         *a_replica("count", "large", 1, 0.0125, rng=rng),
         *a_replica("plain", "small", 0, 0.010, rng=rng, helper=False),
     ]
-    return work_out_history(build_history(every), measure_work, ArrivalSettings())
+    return work_out_history(build_history(every), measure_work)
 
 
 def test_a_minute_says_who_worked_how_much(minutes):
