@@ -73,22 +73,19 @@ def run() -> list[Figure | Row]:
     return [
         *figures,
         at_most(
-            "cost of counting at 10,000 records/s, of a core",
-            (slow_on - slow_off) * PER_SECOND * 1e-9 * 100,
-            1,
-            "%",
+            figure="cost of counting at 10,000 records/s, of a core",
+            value=(slow_on - slow_off) * PER_SECOND * 1e-9 * 100, unit="%", limit=1,
         ),
         at_most(
-            "cost of counting as quickly as a core sends, of the CPU to send a record",
-            (quick_on / quick_off - 1) * 100,
-            3,
-            "%",
+            figure="cost of counting as quickly as a core sends, of the CPU to send a record",
+            value=(quick_on / quick_off - 1) * 100, unit="%", limit=3,
         ),
         Figure(
-            "to send a record without it: its key, its channel and eight bytes", quick_off, "ns"
+            figure="to send a record without it: its key, its channel and eight bytes",
+            value=quick_off, unit="ns",
         ),
         *_simulate_step(),
-    ]
+    ]  # fmt: skip
 
 
 def _simulate_step() -> list[Figure]:
@@ -111,20 +108,22 @@ def _simulate_step() -> list[Figure]:
     best = min(each.resources for each in fixed if each.violations == 0)
     return [
         at_most(
-            "rate threefold, one key 30 %: price of the planner over the best fixed one",
-            known.resources / best,
-            1.1,
+            figure="rate threefold, one key 30 %: price of the planner over the best fixed one",
+            value=known.resources / best, unit="", limit=1.1,
         ),
         at_most(
-            "rate threefold, one key 30 %: changes", round(known.reconfigurations * 1000 / 100), 1
+            figure="rate threefold, one key 30 %: changes",
+            value=round(known.reconfigurations * 1000 / 100), unit="", limit=1,
         ),
-        Figure("rate threefold, one key 30 %: intervals over the bound", known.violations, "%"),
         Figure(
-            "the same where keys are taken as even: intervals over the bound",
-            unknown.violations,
-            "%",
+            figure="rate threefold, one key 30 %: intervals over the bound",
+            value=known.violations, unit="%",
         ),
-    ]
+        Figure(
+            figure="the same where keys are taken as even: intervals over the bound",
+            value=unknown.violations, unit="%",
+        ),
+    ]  # fmt: skip
 
 
 def _judge(law: str, text: str) -> list[Figure]:
@@ -141,15 +140,14 @@ def _judge(law: str, text: str) -> list[Figure]:
     missed = [key for key in heaviest if key not in named]
     return [
         at_most(
-            f"{law}: largest error of the fullest replica's share, p = 1 to 20",
-            100 * max(errors),
-            5,
-            "%",
+            figure=f"{law}: largest error of the fullest replica's share, p = 1 to 20",
+            value=100 * max(errors), unit="%", limit=5,
         ),
         at_most(
-            f"{law}: keys missed, of the {len(heaviest)} heaviest above 1 %", len(missed), 0, "keys"
+            figure=f"{law}: keys missed, of the {len(heaviest)} heaviest above 1 %",
+            value=len(missed), unit="keys", limit=0,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _shares_of(law: str) -> Floats:
