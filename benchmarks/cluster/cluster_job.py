@@ -11,10 +11,10 @@ Where it lives is a `place`. Jobs' jars come from the volume, so no image is mad
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from benchmarks.cluster.place import CLAIM, IMAGE, OWNER, Place
 from benchmarks.flink.steered_job import SteeredJob
@@ -26,7 +26,7 @@ from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.pods.nodes import NodeNotices
 from weir_operator.runtime.pods.pods import FlinkPods, Owner
 from weir_operator.runtime.pods.runtime import KubernetesRuntime
-from weir_operator.runtime.protocol import Deployments, Replica
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -51,10 +51,8 @@ class Wanted:
     initial: Deployments
     rates: Sequence[float]
     """Records/s per slot of 5 s; the last one is held."""
-    entry_class: str = TRIPS
     arguments: tuple[str, ...] = ()
     """Of the job, beside its trace and its folder."""
-    pools: Sequence[Mapping[str, Any]] = POOLS
 
     def app(self, place: Place) -> StreamApp:
         """Return the StreamApp, once its files are on the volume."""
@@ -71,7 +69,7 @@ class Wanted:
             "jobManager": {"cpu": "500m", "memory": "1Gi"},
             "job": {
                 "jar": place.inside(jar),
-                "entryClass": self.entry_class,
+                "entryClass": TRIPS,
                 "args": [
                     *("--trace", place.inside(trace), "--out", place.inside(out)),
                     *self.arguments,
@@ -86,9 +84,7 @@ class Wanted:
                 "spec": {
                     "flink": flink,
                     "objective": {"responseTime": "500ms"},
-                    "nodePools": [
-                        {"memory": "1Gi", "price": "0.04", **pool} for pool in self.pools
-                    ],
+                    "nodePools": [{"memory": "1Gi", "price": "0.04", **pool} for pool in POOLS],
                     "operators": [{"name": name, "maxReplicas": 12} for name in self.initial],
                     "savepoints": {"keep": 1},
                     "rescale": {
@@ -154,10 +150,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         if end is None or end.kind is not Kind.UPGRADE or end.step is not Step.DONE:
             raise RuntimeError(f"Expected the job to be upgraded, got {end}")
         return end
-
-    async def replica(self, operator: str) -> Replica:
-        [found] = [each for each in await self.runtime.replicas() if each.operator == operator]
-        return found
 
     def _revision(self) -> Revision:
         job = assembly.job_spec(self._app, beside=self.place.state)
