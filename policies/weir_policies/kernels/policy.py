@@ -12,8 +12,9 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from mmap import PAGESIZE
-from typing import Any, cast, get_type_hints
+from typing import Any, Protocol, cast, get_type_hints
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from weir_policies.kernels.view import (
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
+from weir_policies.parameters import PolicyParameters, read_parameters
 from weir_policies.policy import Decision, Observation, OperatorModel, Transition
 
 VERSION = 9
@@ -83,6 +85,42 @@ class Algorithm:
     explain_jointly: Callable[[View, Memory], str] | None = None
     """Says of a joint algorithm why all operators go where `decide` wrote, in one clause without
     its beginning; it may overwrite the targets. `None` explains each operator by itself."""
+
+
+class Define(Protocol):
+    """Returns the algorithm that is registered by a name, its settings bound."""
+
+    def __call__(self, values: Mapping[str, Any], *, name: str) -> Algorithm:
+        """Bind the settings.
+
+        Raises:
+            ParameterError: There is no such setting, or it is out of its range.
+        """
+        ...
+
+
+def definition(
+    kind: type[PolicyParameters],
+    prepare: Callable[..., Memory],
+    *,
+    choices: Mapping[str, Any] | None = None,
+    **parts: Any,  # what `Algorithm` takes
+) -> Define:
+    """Return the `define` of a module.
+
+    Args:
+        kind: The settings.
+        prepare: Takes these, what `choices` has for the name, and what `Algorithm.prepare` takes.
+        choices: What distinguishes the names that the module serves; `None` for one name.
+        parts: The other fields of `Algorithm`.
+    """
+
+    def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+        bound = [read_parameters(kind, values, policy=name)]
+        bound += [] if choices is None else [choices[name]]
+        return Algorithm(prepare=partial(prepare, *bound), **parts)
+
+    return define
 
 
 @dataclass(slots=True)

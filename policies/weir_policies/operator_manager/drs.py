@@ -14,10 +14,7 @@ ICDCS 2015; compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -25,13 +22,14 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.paths import flatten_paths, list_paths
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import PolicyParameters, read_parameters, setting
+from weir_policies.operator_manager.hold import learn_nothing
+from weir_policies.parameters import PolicyParameters, setting
 from weir_policies.policy import Decision, Observation
 
 CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
@@ -56,29 +54,11 @@ class DrsParameters(PolicyParameters):
     """1 takes the fewest replicas that keep up, whatever the budget."""
 
 
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm of one of the three policies, its parameters bound."""
-    parameters = read_parameters(DrsParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters, CHOICES[name]),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget", "model.service_mean", "model.service_scv"),
-        joint=True,
-    )
-
-
 def _prepare(parameters: DrsParameters, choice: int, view: View, ticks: int) -> Memory:
     flat = flatten_paths(list_paths(view))
     memory = DrsMemory.allocate(view, parameters, choice=choice, length=len(flat))
     DrsMemory(memory[0]).paths[:] = flat
     return memory
-
-
-@compiled
-def learn(o: int, view: View, memory: Memory) -> None:
-    """Learn nothing."""
 
 
 @compiled
@@ -142,3 +122,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"at {format_rate(observation.rate)}, the expected response time of {target.size} replicas "
         f"of speed 1 is {expected}; the budget is {format_time(observation.budget)}",
     )
+
+
+define = definition(
+    DrsParameters,
+    _prepare,
+    choices=CHOICES,
+    learn=learn_nothing,
+    decide=decide,
+    explain=_explain,
+    needed=("budget", "model.service_mean", "model.service_scv"),
+    joint=True,
+)

@@ -25,10 +25,7 @@ Source: apache/flink-kubernetes-operator, module flink-autoscaler, options `job.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -36,13 +33,13 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import NO_LIMIT, Memory, View
 from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import PolicyParameters, read_parameters, setting
+from weir_policies.parameters import PolicyParameters, setting
 from weir_policies.policy import Decision, Observation
 
 SHORTEST = 10.0
@@ -105,18 +102,6 @@ class FlinkAutoscalerParameters(PolicyParameters):
     """Seconds that a restart is expected to take: `restart.time`."""
     lag_threshold: float = setting(300.0, low=0)
     """Seconds of work that make a backlog: `backlog-processing.lag-threshold`."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `flink-autoscaler`, its parameters bound."""
-    parameters = read_parameters(FlinkAutoscalerParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("processed", "backlog"),
-    )
 
 
 def _prepare(parameters: FlinkAutoscalerParameters, view: View, ticks: int) -> Memory:
@@ -315,3 +300,13 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         if target.size != asked:
             reason += f", but there is room for only {target.size}"
     return explain_rule(observation, target, reason)
+
+
+define = definition(
+    FlinkAutoscalerParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("processed", "backlog"),
+)

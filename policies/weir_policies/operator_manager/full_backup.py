@@ -21,10 +21,7 @@ of the node type `node_type`, see `kernels.homogeneous`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -45,12 +42,12 @@ from weir_policies.kernels.homogeneous import (
     was_violated,
 )
 from weir_policies.kernels.levels import LearningParameters
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import can_move, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 
@@ -69,18 +66,6 @@ class FullBackupParameters(LearningParameters):
     """Weight of a new observation of a state's violations."""
     node_type: int = setting(0, low=0, whole=True)
     """Place of the node type that it adds, counted from 0."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `full-backup`, its parameters bound."""
-    parameters = read_parameters(FullBackupParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=choose_best,
-        explain=_explain,
-        needed=("budget",),
-    )
 
 
 def _prepare(parameters: FullBackupParameters, view: View, ticks: int) -> Memory:
@@ -151,3 +136,13 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     decision = explain_scores(observation, target, f"{reason}; its score is {score:.2g}", scores)
     urgency = urgency_of_need(score) if change > 0 else urgency_of_saving(score)
     return replace(decision, urgency=urgency)
+
+
+define = definition(
+    FullBackupParameters,
+    _prepare,
+    learn=learn,
+    decide=choose_best,
+    explain=_explain,
+    needed=("budget",),
+)

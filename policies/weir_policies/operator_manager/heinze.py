@@ -18,22 +18,19 @@ rounding of the program behind the published figures skips.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.fields import Fields, array
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, find_joining, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import PolicyParameters, read_parameters, setting
+from weir_policies.parameters import PolicyParameters, setting
 from weir_policies.policy import Decision, Observation
 
 BINS_PER_UNIT = 20
@@ -79,17 +76,6 @@ class HeinzeParameters(PolicyParameters):
     """Learning rate to begin with; it falls to 0.1."""
     published: int = setting(0, low=0, high=1)
     """1 leaves three bins without their rule."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm of one of the two policies, its parameters bound."""
-    parameters = read_parameters(HeinzeParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters, CHOICES[name]),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-    )
 
 
 def _prepare(parameters: HeinzeParameters, choice: int, view: View, ticks: int) -> Memory:
@@ -194,3 +180,8 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     aim = format_share(float(own.target))
     reason = f"the busiest replica is {busy} busy, target {aim}; this step has worked best so far"
     return explain_scores(observation, target, reason, scores)
+
+
+define = definition(
+    HeinzeParameters, _prepare, choices=CHOICES, learn=learn, decide=decide, explain=_explain
+)

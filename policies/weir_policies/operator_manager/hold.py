@@ -5,45 +5,25 @@ It is also the smallest compiled policy: two kernels and their explanation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters
+from weir_policies.parameters import PolicyParameters
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
 """The action that changes nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HoldParameters:
-    """Settings of `hold`: none."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `hold`."""
-    read_parameters(HoldParameters, values, policy=name)
-    return Algorithm(
-        prepare=_prepare,
-        learn=learn_nothing,
-        decide=decide,
-        explain=_explain,
-    )
-
-
 class Nothing(Fields):
     """What it remembers."""
 
 
-def _prepare(view: View, ticks: int) -> Memory:
+def _prepare(parameters: PolicyParameters, view: View, ticks: int) -> Memory:
     return Nothing.allocate(view)
 
 
@@ -60,3 +40,8 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     return explain_rule(observation, target, "this policy never changes the deployment")
+
+
+define = definition(
+    PolicyParameters, _prepare, learn=learn_nothing, decide=decide, explain=_explain
+)

@@ -20,25 +20,21 @@ compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.paths import flatten_paths, list_paths
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters
+from weir_policies.operator_manager.hold import learn_nothing
+from weir_policies.parameters import PolicyParameters
 from weir_policies.policy import Decision, Observation
 
 CHOICES = {
@@ -62,35 +58,12 @@ class LohrmannMemory(Fields):
     """As in `kernels.paths`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LohrmannParameters:
-    """Settings of the Lohrmann policies: none."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm of one of the three policies."""
-    read_parameters(LohrmannParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(prepare, CHOICES[name]),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget", "model.service_mean", "model.service_scv"),
-        joint=True,
-    )
-
-
-def prepare(choice: int, view: View, ticks: int) -> Memory:
+def prepare(parameters: PolicyParameters, choice: int, view: View, ticks: int) -> Memory:
     """Return a memory of the choice of node type and of the paths."""
     flat = flatten_paths(list_paths(view))
     memory = LohrmannMemory.allocate(view, choice=choice, length=len(flat))
     LohrmannMemory(memory[0]).paths[:] = flat
     return memory
-
-
-@compiled
-def learn(o: int, view: View, memory: Memory) -> None:
-    """Learn nothing."""
 
 
 @compiled
@@ -189,3 +162,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"at {format_rate(observation.rate)}, the expected waiting time on {target.size} replicas "
         f"is {expected}; the budget is {format_time(observation.budget)}",
     )
+
+
+define = definition(
+    PolicyParameters,
+    prepare,
+    choices=CHOICES,
+    learn=learn_nothing,
+    decide=decide,
+    explain=_explain,
+    needed=("budget", "model.service_mean", "model.service_scv"),
+    joint=True,
+)

@@ -18,10 +18,7 @@ with, the highest level (after a rise) or the next lower one (after a fall).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
@@ -36,12 +33,12 @@ from weir_policies.kernels.planning import (
     score_actions,
     sweep,
 )
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.ranking import number_of
 from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 LONGEST = 50_000.0
@@ -82,18 +79,6 @@ class ModelBasedParameters(LearningParameters):
     """Sweeps of one planning."""
     published: int = setting(0, low=0, high=1)
     """1 moves the level of the state in hand."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `model-based`, its parameters bound."""
-    parameters = read_parameters(ModelBasedParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget",),
-    )
 
 
 def _prepare(parameters: ModelBasedParameters, view: View, ticks: int) -> Memory:
@@ -178,3 +163,8 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"{scores[target]:.3g}, after learning from {own.updates:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)
+
+
+define = definition(
+    ModelBasedParameters, _prepare, learn=learn, decide=decide, explain=_explain, needed=("budget",)
+)

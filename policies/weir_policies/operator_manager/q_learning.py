@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from weir_policies.kernels.levels import (
     learning_rate,
     level_of,
 )
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import (
     choose_action,
     count_actions,
@@ -52,7 +51,7 @@ from weir_policies.kernels.tables import (
 )
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 
@@ -76,20 +75,6 @@ class QLearningParameters(LearningParameters):
     """Floor of the learning rate, which starts at 1."""
     least_epsilon: float = setting(0.01, low=0, high=1)
     """Floor of the probability to explore, which starts at 1."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `ql`, its parameters bound."""
-    parameters = read_parameters(QLearningParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget",),
-        grow=partial(grow, QLearningMemory),
-        draws=True,
-    )
 
 
 def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
@@ -175,3 +160,15 @@ def describe_why(
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
         f"after learning from {updates:,} intervals"
     )
+
+
+define = definition(
+    QLearningParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget",),
+    grow=partial(grow, QLearningMemory),
+    draws=True,
+)

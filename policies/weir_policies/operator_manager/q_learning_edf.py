@@ -22,17 +22,15 @@ section 5.2, algorithm 1, equations 1 and 2. What it leaves open, and what was t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import LearningParameters, nearest_level
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import (
     choose_action,
     count_actions,
@@ -55,7 +53,7 @@ from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning import describe_why
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -84,20 +82,6 @@ class EdfQLearningParameters(LearningParameters):
     """Learning rate: weight of what an interval taught."""
     epsilon: float = setting(0.05, low=0, high=1)
     """Probability to explore."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `ql-edf`, its parameters bound."""
-    parameters = read_parameters(EdfQLearningParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget",),
-        grow=partial(grow, EdfQLearningMemory),
-        draws=True,
-    )
 
 
 def _prepare(parameters: EdfQLearningParameters, view: View, ticks: int) -> Memory:
@@ -176,3 +160,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     decision = explain_scores(observation, target, f"{reason}; its score is {score:.2g}", scores)
     urgency = urgency_of_need(score) if target.size > here.size else urgency_of_saving(score)
     return replace(decision, urgency=urgency)
+
+
+define = definition(
+    EdfQLearningParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget",),
+    grow=partial(grow, EdfQLearningMemory),
+    draws=True,
+)

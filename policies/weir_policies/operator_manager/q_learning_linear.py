@@ -17,16 +17,14 @@ so that the first hundred updates diverge, and some seeds never recover from tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import exploration_rate, learning_rate, level_of
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.steps import (
     choose_action,
     count_actions,
@@ -46,26 +44,11 @@ from weir_policies.operator_manager.q_learning import (
     describe_why,
     new_memory,
 )
-from weir_policies.parameters import read_parameters
 from weir_policies.policy import Decision, Observation
 
 ADDS, REMOVES, FIRST_TILE = range(3)  # keys of the features 1 and 2, and where the tiles begin
 FEATURES = 4
 """Features that an action activates at most."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `ql-fa`, its parameters bound."""
-    parameters = read_parameters(QLearningParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget",),
-        grow=partial(grow, QLearningMemory),
-        draws=True,
-    )
 
 
 def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
@@ -203,3 +186,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     epsilon = exploration_rate(own.updates, own.least_epsilon)
     reason = describe_why(view, epsilon, own.updates, target, scores)
     return explain_scores(observation, target, reason, scores)
+
+
+define = definition(
+    QLearningParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget",),
+    grow=partial(grow, QLearningMemory),
+    draws=True,
+)

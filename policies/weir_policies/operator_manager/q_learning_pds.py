@@ -18,10 +18,8 @@ behind the published tables did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +27,7 @@ from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.fields import array
 from weir_policies.kernels.levels import LearningParameters, learning_rate, level_of, middle_of
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.prediction import predict_after, price_of
 from weir_policies.kernels.steps import (
     can_move,
@@ -51,7 +49,7 @@ from weir_policies.kernels.tables import (
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 ESTIMATES = {"ql-pds": False, "ql-pds-plus": True}
@@ -89,19 +87,6 @@ class QLearningPdsParameters(LearningParameters):
     """Floor of the learning rate."""
     published: int = setting(0, low=0, high=1)
     """1 takes the old value from the state before the action."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `ql-pds` or `ql-pds-plus`, its parameters bound."""
-    parameters = read_parameters(QLearningPdsParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters, ESTIMATES[name]),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget",),
-        grow=partial(grow, PdsMemory),
-    )
 
 
 def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ticks: int) -> Memory:
@@ -282,3 +267,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"after learning from {own.updates:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)
+
+
+define = definition(
+    QLearningPdsParameters,
+    _prepare,
+    choices=ESTIMATES,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget",),
+    grow=partial(grow, PdsMemory),
+)

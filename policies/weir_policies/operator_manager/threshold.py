@@ -35,6 +35,7 @@ from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.kernels.wording import format_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.hold import learn_nothing
 from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
@@ -72,7 +73,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     parameters = read_parameters(ThresholdParameters, values, policy=name)
     return Algorithm(
         prepare=partial(_prepare, parameters, CHOICES[name]),
-        learn=learn,
+        learn=learn_nothing,
         decide=decide,
         explain=_explain,
         draws=CHOICES[name] == RANDOM,
@@ -86,11 +87,6 @@ def _prepare(parameters: ThresholdParameters, choice: int, view: View, ticks: in
         low=parameters.scale_in_fraction * parameters.utilisation,
         choice=choice,
     )
-
-
-@compiled
-def learn(o: int, view: View, memory: Memory) -> None:
-    """Learn nothing."""
 
 
 @compiled

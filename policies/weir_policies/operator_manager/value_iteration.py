@@ -17,10 +17,7 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4 ("DP"). Dep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -37,13 +34,13 @@ from weir_policies.kernels.planning import (
     score_actions,
     sweep,
 )
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, setting
+from weir_policies.parameters import setting
 from weir_policies.policy import Decision, Observation
 
 SWEEPS = 10_000
@@ -72,19 +69,6 @@ class ValueIterationParameters(LearningParameters):
     """Intervals to be seen before the first plan, where there is no training trace."""
     published: int = setting(0, low=0, high=1)
     """1 lets nothing follow a level that was never seen."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `value-iteration`, its parameters bound."""
-    parameters = read_parameters(ValueIterationParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget", "model.service_mean", "model.service_scv"),
-        train=train,
-    )
 
 
 def _prepare(parameters: ValueIterationParameters, view: View, ticks: int) -> Memory:
@@ -169,3 +153,14 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = score_actions(view, own, level)
     reason = f"the plan expects the lowest cost of {len(scores)} actions, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)
+
+
+define = definition(
+    ValueIterationParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget", "model.service_mean", "model.service_scv"),
+    train=train,
+)

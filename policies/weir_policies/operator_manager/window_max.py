@@ -15,10 +15,7 @@ A simple rule of Weir's own; policies that learn or plan should be better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -26,13 +23,13 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
-from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.policy import definition
 from weir_policies.kernels.prediction import capacity_of, predict_one
 from weir_policies.kernels.view import EQUAL, NO_LIMIT, WORST, Memory, View
 from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import PolicyParameters, read_parameters, setting
+from weir_policies.parameters import PolicyParameters, setting
 from weir_policies.policy import Decision, Observation
 
 HALVINGS = 60
@@ -76,18 +73,6 @@ class WindowMaxParameters(PolicyParameters):
     """Intervals whose largest rate must be covered, the present one among them."""
     factor: float = setting(1.05, low=0, low_allowed=False)
     """What that rate is multiplied by."""
-
-
-def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
-    """Return the algorithm registered as `window-max`, its parameters bound."""
-    parameters = read_parameters(WindowMaxParameters, values, policy=name)
-    return Algorithm(
-        prepare=partial(_prepare, parameters),
-        learn=learn,
-        decide=decide,
-        explain=_explain,
-        needed=("budget", "model.service_mean", "model.service_scv"),
-    )
 
 
 def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
@@ -261,3 +246,13 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         rate = format_rate(factor * peak)
         reason = f"no deployment meets the budget at {rate}, and this comes closest"
     return explain_rule(observation, target, reason)
+
+
+define = definition(
+    WindowMaxParameters,
+    _prepare,
+    learn=learn,
+    decide=decide,
+    explain=_explain,
+    needed=("budget", "model.service_mean", "model.service_scv"),
+)
