@@ -180,17 +180,8 @@ def _shortest(experiment: Experiment, money: float, rate: float) -> float:
         shape[axis] = len(prices)
         price = price + prices.reshape(shape)
         times[model.name] = responses.reshape(shape)
-    reached: dict[str, Floats] = {}
-    for name in flow.order:
-        above = [reached[edge.source] for edge in flow.into(name)]
-        longest: Floats = np.zeros(())
-        for each in above:
-            longest = np.maximum(longest, each)
-        reached[name] = longest + times[name]
-    whole: Floats = np.zeros(())
-    for sink in flow.sinks:
-        whole = np.maximum(whole, reached[sink])
-    return float(np.where(price <= money * (1 + 1e-9), whole, np.inf).min())
+    within = price <= money * (1 + 1e-9)
+    return float(np.where(within, flow.response_times(times), np.inf).min())
 
 
 def _efficient_at(model: OperatorModel, rate: float) -> tuple[Floats, Floats]:

@@ -122,13 +122,11 @@ class FrontierOrder:
     allowed: tuple[float, ...]
     """Percent of slots that may miss the bound, ascending."""
     seeds: tuple[int, ...]
-    emphases: tuple[float, ...] = EMPHASES
-    """Factors of the weight of violations that candidates are made with."""
 
     @property
     def runs(self) -> int:
         """Simulations that this takes."""
-        return len(self.bounds) * len(self.emphases) * len(self.seeds)
+        return len(self.bounds) * len(EMPHASES) * len(self.seeds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,7 +248,7 @@ def plan_trials(order: FrontierOrder) -> list[SeededCandidate]:
             bounds=order.bounds,
         )
         for bound in order.bounds
-        for emphasis in order.emphases
+        for emphasis in EMPHASES
         for seed in order.seeds
     ]
 

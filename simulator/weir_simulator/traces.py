@@ -30,8 +30,6 @@ Presti, ACM TAAS 2023.
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,6 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weir_simulator.errors import TraceError
+from weir_simulator.whole_files import write_whole
 
 Trace = NDArray[np.float64]
 """Records/s per slot, shape `(n,)`, n >= 1."""
@@ -196,19 +195,9 @@ def write_trace(path: Path, trace: Trace) -> None:
     """
     # `repr` is the shortest text that reads back exactly; integers are written as such.
     text = "".join(f"{value!r}\n".replace(".0\n", "\n") for value in trace.tolist())
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        # A temporary file is readable by its owner only: give it what a new file would have had.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        write_whole(path, text, shared=True)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise TraceError(f"Trace {path} cannot be written: {error.strerror}") from error
 
 
@@ -224,13 +213,6 @@ def _refuse_wrong(path: Path, number: int, line: str) -> None:
 
 def _shortened(line: str) -> str:
     return line if len(line) <= 40 else f"{line[:37]}..."
-
-
-def _umask() -> int:
-    # The mask can only be read by setting it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 _DAY = 1440  # slots

@@ -85,8 +85,9 @@ def test_a_looser_objective_never_costs_more(candidates):
                 assert loose.chosen.price.mean <= tight.chosen.price.mean
 
 
-def test_every_bound_is_planned_for_with_every_emphasis_and_seed():
-    trials = plan_trials(an_order(emphases=(0.5, 1.0)))
+def test_every_bound_is_planned_for_with_every_emphasis_and_seed(monkeypatch):
+    monkeypatch.setattr("weir_simulator.frontier.EMPHASES", (0.5, 1.0))
+    trials = plan_trials(an_order())
 
     planned = [
         (
@@ -103,7 +104,7 @@ def test_every_bound_is_planned_for_with_every_emphasis_and_seed():
 
 
 def test_a_trial_counts_what_the_simulator_counts_and_other_bounds_too():
-    *_, trial = plan_trials(an_order(emphases=(1.0,)))
+    *_, trial = plan_trials(an_order())
     same = simulate(trial.experiment, seed=trial.seed, policy=trial.policy)
 
     tried = run_trial(trial)
@@ -124,8 +125,9 @@ def test_a_candidate_refused_with_one_seed_is_left_out(monkeypatch):
         return refused(experiment, seed=seed, policy=policy, history=history)
 
     monkeypatch.setattr("weir_simulator.frontier.simulate", refuse_second)
+    monkeypatch.setattr("weir_simulator.frontier.EMPHASES", (1.0,))
 
-    tried = [run_trial(trial) for trial in plan_trials(an_order(emphases=(1.0,)))]
+    tried = [run_trial(trial) for trial in plan_trials(an_order())]
 
     assert [each.refusal for each in tried if each.refusal] == [
         "The table would have 9 states; give fewer"

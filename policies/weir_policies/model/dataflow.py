@@ -13,9 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from graphlib import CycleError, TopologicalSorter
 
+import numpy as np
+
 from weir_policies.errors import DataflowError
+from weir_policies.model.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,6 +162,14 @@ class Dataflow:
             return math.nan
         reached = self._longest_from(response_times)
         return max(reached[source] for source in self.sources)
+
+    def response_times(self, times: Mapping[str, Floats]) -> Floats:
+        """Return `response_time` of many times of each operator, s, shaped as they broadcast."""
+        reached: dict[str, Floats] = {}
+        for name in self.order:
+            before = [reached[edge.source] for edge in self.into(name)]
+            reached[name] = times[name] + (reduce(np.maximum, before) if before else 0.0)
+        return reduce(np.maximum, (reached[sink] for sink in self.sinks))
 
     def longest_through(self, lengths: Mapping[str, float]) -> dict[str, float]:
         """Return per operator the length of the longest path that passes through it."""

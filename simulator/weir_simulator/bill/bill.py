@@ -464,21 +464,11 @@ def model_responses(measured: Measured, job: FittedJob) -> Floats:
         used = predict_means(model, deployments, rates)[1]
         capped = np.where(used > NEARLY_FULL, rates * NEARLY_FULL / used, rates)
         taken[name][places] = predict_means(model, deployments, capped)[0]
-    steady = _longest(taken, job)
+    flow = calibration.dataflow
+    steady = flow.response_times({name: taken.get(name, np.zeros(1)) for name in flow.operators})
+    steady = steady + calibration.unmodelled_latency.value
     modelled = steady + np.nan_to_num(measured.waiting, nan=0.0)
     return np.where(np.isfinite(measured.response), measured.response, modelled)
-
-
-def _longest(times: Mapping[str, Floats], job: FittedJob) -> Floats:
-    """Return the sum along the slowest path, by slot."""
-    flow = job.calibration.dataflow
-    reached: dict[str, Floats] = {}
-    for name in flow.order:
-        before = [reached[edge.source] for edge in flow.into(name)]
-        own = times.get(name, np.zeros(1))
-        reached[name] = own + (np.max(before, axis=0) if before else 0.0)
-    ends: Floats = np.max(np.broadcast_arrays(*reached.values()), axis=0)
-    return ends + job.calibration.unmodelled_latency.value
 
 
 def _gaps(job: FittedJob, slots: int) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from weir_policies.errors import DataflowError
@@ -150,3 +151,23 @@ def test_a_graph_without_an_operator_joins_its_feeders_to_its_followers():
         joined.spread_rates({"source": 8.0})["count"] == flow.spread_rates({"source": 8.0})["count"]
     )
     assert flow.without(flow.operators) is None
+
+
+def test_many_response_times_are_each_the_sum_over_its_slowest_path():
+    flow = Dataflow(
+        operators=("a", "b", "c", "d"),
+        edges=tuple(Edge(source=x, target=y) for x, y in ("ab", "ac", "bd")),
+    )
+    times = {
+        "a": np.array([1.0, 2.0, 1.0]),
+        "b": np.array([2.0, 1.0, math.nan]),
+        "c": np.array([9.0, 2.0, 1.0]),
+        "d": np.array([3.0, 4.0, 1.0]),
+    }
+
+    together = flow.response_times(times)
+
+    one_by_one = [
+        flow.response_time({name: each[slot] for name, each in times.items()}) for slot in range(3)
+    ]
+    assert together.tolist() == pytest.approx(one_by_one, nan_ok=True)
