@@ -1,6 +1,6 @@
 """Runs a function on all cores, in processes that are spawned: a fork copies locks of threads.
 
-Or a command, and watches its memory.
+Or a command, and watches its memory; or a function again and again, beside something else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeVar
@@ -60,23 +61,13 @@ def run_watched(command: Sequence[str]) -> Watched:
     """
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peak = 0.0
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.5):
-            peak = max(peak, _memory_of(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    output, errors = process.communicate()
-    seconds = time.monotonic() - began
-    done.set()
-    watcher.join()
+    held = [0.0]
+    with call_repeatedly(lambda: held.append(_memory_of(process.pid)), period=0.5, name="memory"):
+        output, errors = process.communicate()
+        seconds = time.monotonic() - began
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{errors[-2000:]}")
-    return Watched(output, seconds, peak)
+    return Watched(output, seconds, max(held))
 
 
 def _memory_of(pid: int) -> float:
@@ -88,3 +79,28 @@ def _memory_of(pid: int) -> float:
     except psutil.NoSuchProcess:
         return float(total)  # it has just ended
     return float(total)
+
+
+@contextmanager
+def call_repeatedly(step: Callable[[], None], *, period: float, name: str) -> Iterator[None]:
+    """Call a function until the block is left; raise there what it raised, after which it stops."""
+    over = threading.Event()
+    failures: list[Exception] = []
+
+    def call() -> None:
+        while not over.wait(period):
+            try:
+                step()
+            except Exception as error:  # raised where the block is left
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=call, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        if failures:
+            raise failures[0]

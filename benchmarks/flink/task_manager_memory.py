@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import yaml
 from benchmarks.figures import Figure
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD
+from benchmarks.spawned import call_repeatedly
 from weir_operator.flink.jars import REPOSITORY
 
 ABOUT = "What a TaskManager's JVM takes beside the job's heap and managed memory, by part"
@@ -43,42 +43,18 @@ PARTS = {"Class": "metaspace", "Metaspace": "metaspace", "Other": "direct memory
 """By what the JVM calls them; all others but the heap are overhead."""
 
 
-class _Watch:
-    """Samples the TaskManagers whose command line names a folder, in a thread."""
-
-    def __init__(self, folder: Path) -> None:
-        self.peaks: dict[str, int] = {}
-        """KiB, the most of any TaskManager, by part."""
-        self._folder = str(folder)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(EVERY):
-            for process in self._task_managers():
-                self._note(read_native(_ask(process.pid, "VM.native_memory", "summary")))
-                self._note({"resident": process.info["memory_info"].rss // 1024})
-                self._note({"live heap": _live_heap(process.pid)})
-
-    def _task_managers(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter(["cmdline", "memory_info"]):
-            command = " ".join(process.info["cmdline"] or ())  # none of one that has ended
-            if "TaskManagerRunner" in command and self._folder in command:
-                found.append(process)
-        return found
-
-    def _note(self, parts: Mapping[str, int]) -> None:
-        for name, size in parts.items():
-            self.peaks[name] = max(size, self.peaks.get(name, 0))
+def _sample(folder: Path, peaks: dict[str, int]) -> None:
+    """Note KiB by part, the most of any TaskManager whose command line names a folder."""
+    for process in psutil.process_iter(["cmdline", "memory_info"]):
+        command = " ".join(process.info["cmdline"] or ())  # none of one that has ended
+        if "TaskManagerRunner" in command and str(folder) in command:
+            parts = {
+                **read_native(_ask(process.pid, "VM.native_memory", "summary")),
+                "resident": process.info["memory_info"].rss // 1024,
+                "live heap": _live_heap(process.pid),
+            }
+            for name, size in parts.items():
+                peaks[name] = max(size, peaks.get(name, 0))
 
 
 def read_native(text: str) -> dict[str, int]:
@@ -133,7 +109,8 @@ def _measure(name: str) -> list[Figure]:
     }
     copy = folder / "app.yaml"
     copy.write_text(yaml.safe_dump(app))
-    with _Watch(folder) as watch:
+    peaks: dict[str, int] = {}
+    with call_repeatedly(lambda: _sample(folder, peaks), period=EVERY, name="memory"):
         run_weir_local(
             copy,
             seconds=SECONDS,
@@ -142,6 +119,6 @@ def _measure(name: str) -> list[Figure]:
             options=("--job-args", f"--out {folder / 'out'}") if name == "trips" else (),
         )
     return [
-        Figure(f"{name}: {part}", watch.peaks.get(part, 0) / MIB_KB, "MiB")
+        Figure(f"{name}: {part}", peaks.get(part, 0) / MIB_KB, "MiB")
         for part in ("metaspace", "overhead", "direct memory", "live heap", "resident")
     ]

@@ -20,7 +20,6 @@ import math
 import os
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -34,6 +33,7 @@ from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
+from benchmarks.spawned import call_repeatedly
 from tests.api.assets import find_or_build_assets
 from tests.api.control_plane import ControlPlane, running_control_plane
 from weir_operator.runtime.processes.processes import free_ports
@@ -146,20 +146,14 @@ class Bench:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Keep the most memory that the controller holds while the block runs."""
-        self.highest, over = 0.0, threading.Event()
+        self.highest = 0.0
 
         def watch() -> None:
             with suppress(psutil.NoSuchProcess):  # it is the others who say that it has ended
-                while not over.wait(1.0):
-                    self.highest = max(self.highest, self.process.memory_info().rss / MIB)
+                self.highest = max(self.highest, self.process.memory_info().rss / MIB)
 
-        watching = threading.Thread(target=watch, daemon=True)
-        watching.start()
-        try:
+        with call_repeatedly(watch, period=1.0, name="memory"):
             yield
-        finally:
-            over.set()
-            watching.join()
 
     def check(self) -> None:
         if self.process.status() == psutil.STATUS_ZOMBIE:

@@ -72,12 +72,7 @@ from benchmarks.policies.live.jobs import (
     price_of,
 )
 from benchmarks.policies.live.judging import Compared, difference, judge, mean_over_time, ratio
-from benchmarks.policies.live.quotas import (
-    Limited,
-    call_repeatedly,
-    find_replicas,
-    keep_quotas,
-)
+from benchmarks.policies.live.quotas import Limited, find_replicas, keep_quotas
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
 from benchmarks.results import (
@@ -89,6 +84,7 @@ from benchmarks.results import (
     store_outcome,
 )
 from benchmarks.results import FOLDER as RESULTS
+from benchmarks.spawned import call_repeatedly
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.process.process import compile_default_policy

@@ -15,13 +15,13 @@ Uses the CPU controller of cgroups version 1, which limits single threads.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.spawned import call_repeatedly
 from weir_operator.runtime.processes.folders import AppFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
@@ -172,28 +172,3 @@ def _own_group() -> Path:
         "Expected the CPU controller of cgroups version 1, got none; run on a kernel with "
         "`systemd.unified_cgroup_hierarchy=0`, or in a machine that has it"
     )
-
-
-@contextmanager
-def call_repeatedly(step: Callable[[], None], *, period: float, name: str) -> Iterator[None]:
-    """Call a function until the block is left; raise there what it raised, after which it stops."""
-    over = threading.Event()
-    failures: list[Exception] = []
-
-    def call() -> None:
-        while not over.wait(period):
-            try:
-                step()
-            except Exception as error:  # raised where the block is left
-                failures.append(error)
-                return
-
-    thread = threading.Thread(target=call, name=name)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        if failures:
-            raise failures[0]
