@@ -105,9 +105,7 @@ def _run_job(job: str, policy: str, jar: Path) -> Outcome:
     }
     head = {"apiVersion": "weir.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": job}}
     manifest.write_text(yaml.safe_dump({**head, "spec": spec}))
-    told = run_weir_local(
-        manifest, seconds=SECONDS, state=folder / "state", ledger=None, options=()
-    )
+    told = run_weir_local(manifest, seconds=SECONDS, state=folder / "state")
     sinks = [
         [[*map(int, line.split(","))] for line in committed_lines(out / name)]
         for name in JOBS[job][1]

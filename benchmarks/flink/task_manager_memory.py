@@ -115,7 +115,6 @@ def _measure(name: str) -> list[Figure]:
             copy,
             seconds=SECONDS,
             state=folder / "state",
-            ledger=None,
             options=("--job-args", f"--out {folder / 'out'}") if name == "trips" else (),
         )
     return [

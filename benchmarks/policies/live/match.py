@@ -343,7 +343,6 @@ def _run_weir(app: App, arguments: list[str], folder: Path) -> Samples:
             seconds=SECONDS + AFTERWARDS,
             state=state,
             ledger=folder / "out" if app.ledger else None,
-            options=(),
         )
     return samples
 

@@ -192,9 +192,7 @@ def run_rates(
         copy_intervals(measured, state / RECORDS, end=time.time())
     # As a controller has that did not start just now: else the job would run alone meanwhile.
     operator_managers(load_manifest(manifest), trained_first=True).compile()
-    return run_weir_local(
-        manifest, seconds=seconds, state=state.parent, ledger=out, options=(), until=until
-    )
+    return run_weir_local(manifest, seconds=seconds, state=state.parent, ledger=out, until=until)
 
 
 def copy_intervals(measured: Path, records: Path, *, end: float) -> None:

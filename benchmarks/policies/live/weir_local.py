@@ -17,8 +17,8 @@ def run_weir_local(
     *,
     seconds: float,
     state: Path,
-    ledger: Path | None,
-    options: tuple[str, ...],
+    ledger: Path | None = None,
+    options: tuple[str, ...] = (),
     until: str | None = None,
 ) -> RecordedRun:
     """Run a StreamApp for a time; its record and its report go beside the manifest."""
