@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from weir_policies.errors import ParameterError, UnknownSettingError
 
@@ -28,7 +28,7 @@ def setting(
     limits = dict(
         low=low, high=high, low_allowed=low_allowed, high_allowed=high_allowed, whole=whole
     )
-    return cast(Value, field(default=default, metadata={_RANGE: limits}))
+    return field(default=default, metadata={_RANGE: limits})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
