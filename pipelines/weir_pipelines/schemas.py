@@ -18,11 +18,11 @@ class ParquetTable:
     """One table: `<root>/<name>/v<version>/app=<app>/day=<day>/<name>.parquet`."""
 
     name: str
-    version: int
     schema: pa.Schema
     """The columns, without those of the partition."""
     order: tuple[str, ...]
     """Columns that rows of a partition are sorted by, so that equal rows make equal files."""
+    version: int = 1
 
 
 def _columns(**columns: str) -> pa.Schema:
@@ -37,7 +37,6 @@ def _columns(**columns: str) -> pa.Schema:
 # What each series is: its labels, written once.
 SERIES = ParquetTable(
     name="series",
-    version=1,
     schema=_columns(
         series="int64",  # Hash of all the columns below and the app
         metric="string",  # Role of the series, see `metrics.py`
@@ -56,7 +55,6 @@ SERIES = ParquetTable(
 # Samples of the series, as they were scraped.
 SAMPLES = ParquetTable(
     name="samples",
-    version=1,
     schema=_columns(
         series="int64",  # Which series
         time_ms="int64",  # Unix milliseconds at which it was scraped
@@ -72,7 +70,6 @@ SampleRow = tuple[int, int, float, int | None]
 # Rates of each operator, minute by minute, and how far they can be trusted.
 ARRIVALS = ParquetTable(
     name="arrivals",
-    version=1,
     schema=_columns(
         operator="string",  # Operator
         minute="int64",  # Unix seconds at which the minute begins
@@ -92,7 +89,6 @@ ARRIVALS = ParquetTable(
 # What each operator's replicas in a pool did, minute by minute.
 WORK = ParquetTable(
     name="work",
-    version=1,
     schema=_columns(
         operator="string",  # Operator
         pool="string",  # Node pool
@@ -112,7 +108,6 @@ WORK = ParquetTable(
 # What is wrong with an operator's day.
 QUALITY = ParquetTable(
     name="quality",
-    version=1,
     schema=_columns(
         operator="string",  # Operator
         problem="string",  # A fault of the minutes, or what cannot be; see `quality.py`
@@ -126,7 +121,6 @@ QUALITY = ParquetTable(
 # What usually arrives at an hour of the week, as of the days up to this one.
 PROFILES = ParquetTable(
     name="profiles",
-    version=1,
     schema=_columns(
         operator="string",  # Operator
         hour="int32",  # Hour of the week, UTC: 0 is Monday from 0 to 1 o'clock
@@ -141,7 +135,6 @@ PROFILES = ParquetTable(
 # How a day's level compares with what was usual before it.
 REGIMES = ParquetTable(
     name="regimes",
-    version=1,
     schema=_columns(
         operator="string",  # Operator
         hours="int64",  # Hours that could be compared
