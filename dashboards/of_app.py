@@ -99,6 +99,7 @@ def _objective() -> tuple[Panel, ...]:
             Query(_one("weir_objective_seconds"), "objective"),
             unit=SECONDS,
             limits=("objective",),
+            span=12,
         ),
         lines(
             "Violations against the allowed share",
@@ -107,6 +108,7 @@ def _objective() -> tuple[Panel, ...]:
             Query(_one("weir_violations_allowed_ratio"), "allowed"),
             unit=SHARE,
             limits=("allowed",),
+            span=12,
         ),
     )
 
@@ -119,35 +121,30 @@ def _deployment() -> tuple[Panel, ...]:
             "TaskManagers in each node pool.",
             Query(f"sum by (pool) ({pools})", "{{pool}}"),
             stacked=True,
-            span=8,
         ),
         lines(
             "Replicas by operator",
             "TaskManagers of each operator.",
             Query(f"sum by (operator) ({REPLICAS})", "{{operator}}"),
             stacked=True,
-            span=8,
         ),
         lines(
             "Cost",
             "Currency per hour.",
             Query(_one("weir_cost_per_hour"), "cost"),
             unit=PER_HOUR,
-            span=8,
         ),
         lines(
             "Arrivals",
             "Records that reach each operator, or would reach it if nothing upstream were blocked.",
             Query(f"max by (operator) (weir_arrivals_per_second{{{APP}}})", "{{operator}}"),
             unit=PER_SECOND,
-            span=8,
         ),
         lines(
             "Waiting records",
             "Records that wait before each operator; after a source, including those "
             "that wait at the source.",
             Query(f"max by (operator) (weir_operator_waiting_records{{{APP}}})", "{{operator}}"),
-            span=8,
         ),
         lines(
             "Utilisation",
@@ -155,7 +152,6 @@ def _deployment() -> tuple[Panel, ...]:
             Query(f"max by (operator) (weir_operator_utilisation_ratio{{{APP}}})", "{{operator}}"),
             unit=SHARE,
             steps=((None, "transparent"), (0.9, RED)),
-            span=8,
         ),
     )
 
@@ -181,7 +177,6 @@ def _why() -> tuple[Panel, ...]:
                 "[$__rate_interval]))",
                 "{{kind}}, granted: {{granted}}",
             ),
-            span=8,
         ),
         ranking(
             "Events",
@@ -191,7 +186,6 @@ def _why() -> tuple[Panel, ...]:
                 f"topk(12, sum by (reason) (clamp_min(max by (reason) ({news}), 0)))",
                 "{{reason}}",
             ),
-            span=8,
         ),
         lines(
             "Output gap of a restart",
@@ -203,7 +197,6 @@ def _why() -> tuple[Panel, ...]:
                 "mean gap",
             ),
             unit=SECONDS,
-            span=8,
         ),
     )
 

@@ -83,7 +83,6 @@ def _work() -> tuple[Panel, ...]:
             Query(f"histogram_quantile(0.5, {lag})", "median"),
             Query(f"histogram_quantile(0.99, {lag})", "99th percentile"),
             unit=SECONDS,
-            span=8,
         ),
         lines(
             "Standstill",
@@ -92,7 +91,6 @@ def _work() -> tuple[Panel, ...]:
             Query("max by (pod) (weir_event_loop_lag_seconds)", "{{pod}}"),
             unit=SECONDS,
             steps=((None, "transparent"), (1, RED)),
-            span=8,
         ),
         lines(
             "Age of the last check",
@@ -103,7 +101,6 @@ def _work() -> tuple[Panel, ...]:
             ),
             unit=SECONDS,
             steps=((None, "transparent"), (150, RED)),
-            span=8,
         ),
         lines(
             "Requests",
@@ -112,7 +109,6 @@ def _work() -> tuple[Panel, ...]:
             Query("sum(rate(weir_events_total[$__rate_interval]))", "events"),
             Query("sum(rate(weir_decisions_total[$__rate_interval]))", "decisions"),
             unit=PER_SECOND,
-            span=8,
         ),
         bars(
             "Changes by outcome",
@@ -120,7 +116,6 @@ def _work() -> tuple[Panel, ...]:
             Query(
                 "sum by (outcome) (increase(weir_rescales_total[$__rate_interval]))", "{{outcome}}"
             ),
-            span=8,
         ),
         lines(
             "Duration of changes",
@@ -132,7 +127,6 @@ def _work() -> tuple[Panel, ...]:
                 "{{kind}}",
             ),
             unit=SECONDS,
-            span=8,
         ),
         ranking(
             "Errors",
@@ -140,12 +134,14 @@ def _work() -> tuple[Panel, ...]:
             "a defect in Weir, `elsewhere` means that another installation manages "
             "the StreamApp.",
             Query("sum by (kind) (weir_reconcile_errors_total)", "{{kind}}"),
+            span=12,
         ),
         ranking(
             "Measurement problems",
             "Found since the controller started, by kind; Weir decides nothing in "
             "such an interval.",
             Query("sum by (problem) (weir_data_quality_problems_total)", "{{problem}}"),
+            span=12,
         ),
     )
 
@@ -156,14 +152,12 @@ def _uses() -> tuple[Panel, ...]:
             "CPU",
             "Processor seconds per second, by controller.",
             Query("rate(weir_process_cpu_seconds_total[$__rate_interval])", "{{instance}}"),
-            span=8,
         ),
         lines(
             "Memory",
             "Resident memory, by controller.",
             Query("weir_process_resident_memory_bytes", "{{instance}}"),
             unit=BYTES,
-            span=8,
         ),
         lines(
             "Open files",
@@ -171,6 +165,5 @@ def _uses() -> tuple[Panel, ...]:
             Query("weir_process_open_fds", "{{instance}}"),
             Query("min(weir_process_max_fds)", "most"),
             limits=("most",),
-            span=8,
         ),
     )

@@ -136,6 +136,7 @@ def _over_time() -> tuple[Panel, ...]:
             Query(f"topk(10, {_of_apps('weir_cost_per_hour')})", "{{namespace}}/{{app}}"),
             unit=PER_HOUR,
             stacked=True,
+            span=12,
         ),
         lines(
             "Replicas by node pool",
@@ -143,6 +144,7 @@ def _over_time() -> tuple[Panel, ...]:
             "StreamApps are one line.",
             Query(f"sum by (pool) ({pools})", "{{pool}}"),
             stacked=True,
+            span=12,
         ),
         lines(
             "Violations by StreamApp",
@@ -150,6 +152,7 @@ def _over_time() -> tuple[Panel, ...]:
             Query(f"topk(10, {_share_of_violations('1h')})", "{{namespace}}/{{app}}"),
             unit=SHARE,
             steps=((None, "transparent"), (0.05, RED)),
+            span=12,
         ),
         bars(
             "Changes",
@@ -158,6 +161,7 @@ def _over_time() -> tuple[Panel, ...]:
                 f"sum by (outcome) (increase(weir_rescales_total{{{CHOSEN}}}[$__rate_interval]))",
                 "{{outcome}}",
             ),
+            span=12,
         ),
     )
 

@@ -75,7 +75,6 @@ def _observed() -> tuple[Panel, ...]:
             Query(_one("weir_operator_budget_seconds"), "budget"),
             unit=SECONDS,
             limits=("budget",),
-            span=8,
         ),
         lines(
             "Utilisation",
@@ -83,7 +82,6 @@ def _observed() -> tuple[Panel, ...]:
             Query(_one("weir_operator_utilisation_ratio"), "observed"),
             Query(_one("weir_predicted_utilisation_ratio"), "predicted"),
             unit=SHARE,
-            span=8,
         ),
         lines(
             "Share of the fullest replica",
@@ -92,28 +90,24 @@ def _observed() -> tuple[Panel, ...]:
             Query(_one("weir_operator_fullest_share_ratio"), "fullest replica"),
             Query(_one("weir_operator_heaviest_key_group_ratio"), "heaviest key group"),
             unit=SHARE,
-            span=8,
         ),
         lines(
             "Arrivals",
             "Records that reach the operator.",
             Query(_one("weir_arrivals_per_second"), "arrivals"),
             unit=PER_SECOND,
-            span=8,
         ),
         lines(
             "Waiting records",
             "Records that wait before the operator; after a source, including those "
             "that wait at the source.",
             Query(_one("weir_operator_waiting_records"), "waiting"),
-            span=8,
         ),
         lines(
             "Replicas by node type",
             "TaskManagers by node pool and size.",
             Query(_replicas(), "{{node_type}}"),
             stacked=True,
-            span=8,
         ),
     )
 
@@ -127,7 +121,6 @@ def _decided() -> tuple[Panel, ...]:
             "and `stay` are one line, it was best to change nothing; the distance to "
             "`rival` shows how clear the choice was.",
             Query(f"max by (candidate) (weir_decision_score{{{OPERATOR}}})", "{{candidate}}"),
-            span=8,
         ),
         lines(
             "Urgency",
@@ -135,7 +128,6 @@ def _decided() -> tuple[Panel, ...]:
             Query(_one("weir_decision_urgency_ratio"), "urgency"),
             unit=SHARE,
             steps=((None, "transparent"), (0.5, YELLOW)),
-            span=8,
         ),
         bars(
             "Decisions",
@@ -146,7 +138,6 @@ def _decided() -> tuple[Panel, ...]:
                 "[$__rate_interval]))",
                 "{{kind}}, granted: {{granted}}",
             ),
-            span=8,
         ),
     )
 

@@ -50,7 +50,7 @@ def lines(
     about: str,
     *queries: Query,
     unit: str = COUNT,
-    span: int = 12,
+    span: int = 8,
     stacked: bool = False,
     limits: Sequence[str] = (),
     steps: Steps | None = None,
@@ -112,9 +112,7 @@ def lines(
     return panel
 
 
-def bars(
-    title: str, about: str, *queries: Query, unit: str = COUNT, span: int = 12
-) -> series.Panel:
+def bars(title: str, about: str, *queries: Query, unit: str = COUNT, span: int = 8) -> series.Panel:
     """Return how much of something fell into each step of time, stacked."""
     return (
         lines(title, about, *queries, unit=unit, span=span, stacked=True)
@@ -176,7 +174,7 @@ def states(
     )
 
 
-def ranking(title: str, about: str, query: Query, *, span: int = 12) -> bargauge.Panel:
+def ranking(title: str, about: str, query: Query, *, span: int = 8) -> bargauge.Panel:
     """Return how often each of several things was so in the range that is shown."""
     return (
         bargauge.Panel()
