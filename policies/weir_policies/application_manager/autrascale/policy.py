@@ -272,33 +272,32 @@ def begin(measured: Measurement) -> Plan:
     return Plan(target=measured.parallelism, reason="there is no measurement yet")
 
 
-def advance(
-    plan: Plan,
-    measured: Measurement,
-    most: Parallelism,
-    *,
-    bound: float,
-    now: float,
-    settings: AutrascaleSettings,
-    profile: Profile,
-    rng: np.random.Generator,
-) -> Plan:
-    """Take a settled measurement of the target in, and say what to run next.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What is known when the target was measured."""
 
-    Args:
-        plan: Where things stand; its target is what was measured.
-        measured: What it did.
-        most: P_max of every operator.
-        bound: L_p, seconds.
-        now: Seconds on the caller's clock.
-        settings: The settings.
-        profile: What other parallelisms would do.
-        rng: Draws candidates.
-    """
+    measured: Measurement
+    """What the target did, once it had settled."""
+    most: Parallelism
+    """P_max of every operator."""
+    bound: float
+    """L_p, seconds."""
+    now: float
+    """Seconds on the caller's clock."""
+    settings: AutrascaleSettings
+    profile: Profile
+    """What other parallelisms would do."""
+    rng: np.random.Generator
+    """Draws candidates."""
+
+
+def advance(plan: Plan, at: Situation) -> Plan:
+    """Take a settled measurement of a plan's target in, and say what to run next."""
+    measured = at.measured
     if plan.phase is Phase.BOOST and plan.back is not None and plan.until is not None:
-        return _watch_boost(plan, measured, now, settings)
+        return _watch_boost(plan, at)
     if plan.phase is Phase.THROUGHPUT and plan.throughput is not None:
-        search = throughput.advance(plan.throughput, measured, most, cap=settings.runs)
+        search = throughput.advance(plan.throughput, measured, at.most, cap=at.settings.runs)
         if not search.over:
             return replace(
                 plan, throughput=search, target=search.target, reason=_describe_short(measured)
@@ -307,33 +306,21 @@ def advance(
             reason = "more replicas would not raise the throughput"
             return _settle(plan, search.target, measured.rate, reason)
         plan = replace(plan, phase=Phase.STEADY, throughput=None)
-        return _judge(
-            plan, measured, most, bound, now, settings, profile, rng, went_down=search.lean
-        )
+        return _judge(plan, at, went_down=search.lean)
     if plan.phase is Phase.LATENCY and plan.latency is not None:
-        return _search_on(plan, plan.latency, measured, settings, rng)
-    return _judge(plan, measured, most, bound, now, settings, profile, rng)
+        return _search_on(plan, plan.latency, at)
+    return _judge(plan, at)
 
 
-def _judge(
-    plan: Plan,
-    measured: Measurement,
-    maximum: Parallelism,
-    bound: float,
-    now: float,
-    settings: AutrascaleSettings,
-    profile: Profile,
-    rng: np.random.Generator,
-    *,
-    went_down: bool = False,
-) -> Plan:
+def _judge(plan: Plan, at: Situation, *, went_down: bool = False) -> Plan:
     """Return what a steady application needs: the Scaling Manager's trigger.
 
     `went_down` says that the throughput search has just found this parallelism from above.
     """
+    measured, settings = at.measured, at.settings
     searched = plan.settled_rate is not None and is_same_rate(plan.settled_rate, measured.rate)
     if not measured.keeps_up and not searched:
-        to = throughput.begin(measured, maximum)
+        to = throughput.begin(measured, at.most)
         if to.target != measured.parallelism:
             return replace(
                 plan,
@@ -343,75 +330,68 @@ def _judge(
                 reason=_describe_short(measured),
             )
     # Where the throughput is enough, no operator needs more than it has.
-    needed = throughput.count_needed(measured, maximum)
+    needed = throughput.count_needed(measured, at.most)
     floor = tuple(min(pair) for pair in zip(needed, measured.parallelism, strict=True))
     score = score_benefit(
         measured.parallelism,
         floor,
         latency=measured.latency,
-        latency_bound=bound,
+        latency_bound=at.bound,
         alpha=settings.alpha,
     )
-    late = measured.latency > bound
+    late = measured.latency > at.bound
     if (late or score < settings.threshold) and not searched and measured.keeps_up:
         if floor != measured.parallelism and not went_down:
             return replace(
                 plan,
                 phase=Phase.THROUGHPUT,
-                throughput=throughput.begin(measured, maximum),
+                throughput=throughput.begin(measured, at.most),
                 target=floor,
                 reason="by the true rates fewer replicas carry the rate",
             )
-        search = _begin_latency(plan, measured, floor, maximum, bound, settings, profile)
-        return _search_on(plan, search, measured, settings, rng)
+        return _search_on(plan, _begin_latency(plan, at, floor), at)
     too_old = settings.event_time is not None and measured.age > settings.event_time
     if too_old and not late:
-        return _boost(plan, measured, maximum, now, settings, profile, rng)
+        return _boost(plan, at)
     reason = (
-        f"the latency is {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, the benefit "
+        f"the latency is {measured.latency * 1000:.3g} ms of {at.bound * 1000:.3g} ms, the benefit "
         f"score {score:.3f}"
     )
     return replace(plan, target=measured.parallelism, phase=Phase.STEADY, reason=reason)
 
 
-def _begin_latency(
-    plan: Plan,
-    measured: Measurement,
-    floor: Parallelism,
-    maximum: Parallelism,
-    bound: float,
-    settings: AutrascaleSettings,
-    profile: Profile,
-) -> LatencySearch:
-    bootstrap = choose_bootstrap(floor, maximum, settings.uniform)
-    old = None if settings.transfer is Transfer.NONE else find_nearest(plan.models, measured.rate)
+def _begin_latency(plan: Plan, at: Situation, floor: Parallelism) -> LatencySearch:
+    settings, rate = at.settings, at.measured.rate
+    bootstrap = choose_bootstrap(floor, at.most, settings.uniform)
+    old = None if settings.transfer is Transfer.NONE else find_nearest(plan.models, rate)
     estimates = tuple(
         Sample(
             parallelism=each,
             score=score_benefit(
                 each,
                 floor,
-                latency=profile.latency(each),
-                latency_bound=bound,
+                latency=at.profile.latency(each),
+                latency_bound=at.bound,
                 alpha=settings.alpha,
             ),
         )
         for each in bootstrap
     )
     return latency.begin(
-        measured, floor, maximum, bound=bound, bootstrap=bootstrap, estimates=estimates, old=old
+        at.measured,
+        floor,
+        at.most,
+        bound=at.bound,
+        bootstrap=bootstrap,
+        estimates=estimates,
+        old=old,
     )
 
 
-def _search_on(
-    plan: Plan,
-    search: LatencySearch,
-    measured: Measurement,
-    settings: AutrascaleSettings,
-    rng: np.random.Generator,
-) -> Plan:
+def _search_on(plan: Plan, search: LatencySearch, at: Situation) -> Plan:
     """Take a measurement into a latency search; what it learned outlives it."""
-    search = latency.advance(search, measured, settings, rng)
+    measured = at.measured
+    search = latency.advance(search, measured, at.settings, at.rng)
     if not search.over:
         reason = (
             f"after {len(search.runs)} runs at this rate, the model expects most of this "
@@ -439,16 +419,9 @@ def _settle(plan: Plan, target: Parallelism, rate: float, reason: str) -> Plan:
     )
 
 
-def _boost(
-    plan: Plan,
-    measured: Measurement,
-    maximum: Parallelism,
-    now: float,
-    settings: AutrascaleSettings,
-    profile: Profile,
-    rng: np.random.Generator,
-) -> Plan:
+def _boost(plan: Plan, at: Situation) -> Plan:
     """Find what works the backlog off in time, on the profile, and go there."""
+    measured, settings = at.measured, at.settings
     allowed = max(settings.catch_up - settings.gap, SHORTEST_BOOST)
     wanted = find_target_throughput(
         rate=measured.rate,
@@ -457,13 +430,13 @@ def _boost(
         age_bound=settings.event_time or 0.0,
         limit=allowed,
     )
-    here = tuple(min(pair) for pair in zip(measured.parallelism, maximum, strict=True))
+    here = tuple(min(pair) for pair in zip(measured.parallelism, at.most, strict=True))
     search = event_latency.begin(
-        wanted, here, maximum, bootstrap=choose_bootstrap(here, maximum, settings.uniform)
+        wanted, here, at.most, bootstrap=choose_bootstrap(here, at.most, settings.uniform)
     )
     while not search.over:  # ends: `event_latency` is capped by `settings.runs`
-        found = profile.throughput(search.target)
-        search = event_latency.advance(search, found, settings, rng)
+        found = at.profile.throughput(search.target)
+        search = event_latency.advance(search, found, settings, at.rng)
     aim = f"work off {measured.lag:,.0f} waiting records at {wanted:,.0f} records/s"
     if search.target == measured.parallelism:
         reason = f"no parallelism can {aim}" if search.late else f"this parallelism can {aim}"
@@ -474,16 +447,15 @@ def _boost(
         phase=Phase.BOOST,
         target=search.target,
         back=measured.parallelism,
-        until=now + allowed,
+        until=at.now + allowed,
         reason=f"a boost of at most {allowed:.0f} s, to {aim}{late}",
     )
 
 
-def _watch_boost(
-    plan: Plan, measured: Measurement, now: float, settings: AutrascaleSettings
-) -> Plan:
-    in_time = settings.event_time is None or measured.age <= settings.event_time
-    ended = plan.until is None or now >= plan.until
+def _watch_boost(plan: Plan, at: Situation) -> Plan:
+    event_time = at.settings.event_time
+    in_time = event_time is None or at.measured.age <= event_time
+    ended = plan.until is None or at.now >= plan.until
     if plan.back is None or not (in_time or ended):
         return plan
     why = "the backlog is worked off" if in_time else "its time is over"
@@ -628,16 +600,16 @@ class AutrascalePolicy:
         progress = replace(progress, running_since=since)
         if now - since < settle and plan.phase is not Phase.BOOST:
             return progress
-        following = advance(
-            plan,
-            measured,
-            tuple(find_most(each) for each in observations),
+        at = Situation(
+            measured=measured,
+            most=tuple(find_most(each) for each in observations),
             bound=sum(each.budget for each in observations),
             now=now,
             settings=self._settings,
             profile=ModelProfile(observations, measured),
             rng=self._rng,
         )
+        following = advance(plan, at)
         if following.target == plan.target:
             return replace(progress, plan=following)
         return replace(
