@@ -48,7 +48,6 @@ from weir_policies.errors import (
     UnknownSettingError,
     WeirPolicyError,
 )
-from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
 from weir_policies.model import node_types as model_types
 from weir_policies.model.keys import KeyShares, fullest_shares, shares_of_groups, zipf_shares
@@ -134,10 +133,7 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
     """Refuse a policy that does not exist, and parameters that it does not take."""
     known = registry.names()
     if policy.name not in known:
-        yield Mistake(
-            ("name",), policy.name, f"a policy ({', '.join(known)})",
-            suggest(policy.name, known, otherwise="choose one of them"),
-        )  # fmt: skip
+        yield _unknown(("name",), policy.name, known, "a policy", "choose one of them")
         return
     try:
         registry.refuse_parameters(policy.name, policy.parameters)
@@ -156,6 +152,14 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
             str(error).removeprefix("Expected ").rpartition(", got ")[0] or f"{error}",
             "correct it, or remove it to use its default",
         )
+
+
+def _unknown(
+    path: tuple[str | int, ...], name: str, known: Sequence[str], what: str, otherwise: str
+) -> Mistake:
+    """Return that a name is not among those that are known."""
+    expected = f"{what} ({', '.join(known)})"
+    return Mistake(path, name, expected, suggest(name, known, otherwise=otherwise))
 
 
 def _find_parameter(parameters: Mapping[str, object], error: str) -> tuple[str, ...]:
@@ -207,10 +211,8 @@ def _edges_join_operators(
         for name in pair:
             if name not in known:
                 wrong = True
-                yield Mistake(
-                    ("edges", index), name, f"an operator ({', '.join(known)})",
-                    suggest(name, known, otherwise="choose one of them, or add the operator"),
-                )  # fmt: skip
+                remedy = "choose one of them, or add the operator"
+                yield _unknown(("edges", index), name, known, "an operator", remedy)
         if pair in pairs[:index]:
             wrong = True
             yield Mistake(
@@ -220,9 +222,9 @@ def _edges_join_operators(
     if wrong:
         return
     try:
-        dataflow.Dataflow(
+        graph.Dataflow(
             operators=tuple(dict.fromkeys(known)),
-            edges=tuple(dataflow.Edge(source=source, target=target) for source, target in pairs),
+            edges=tuple(graph.Edge(source=source, target=target) for source, target in pairs),
         )
     except DataflowError as error:
         yield Mistake(
@@ -237,11 +239,8 @@ def _paths_end_at_operators(
     known = [operator.name for operator in operators]
     for index, path in enumerate(objective.paths):
         if path.sink not in known:
-            yield Mistake(
-                ("objective", "paths", index, "sink"), path.sink,
-                f"an operator ({', '.join(known)})",
-                suggest(path.sink, known, otherwise="choose one of them"),
-            )  # fmt: skip
+            here = ("objective", "paths", index, "sink")
+            yield _unknown(here, path.sink, known, "an operator", "choose one of them")
 
 
 def _initial_names_node_types(
@@ -269,10 +268,8 @@ def _unknown_node_types(
     known = [node_type.name for node_type in node_types]
     for name in named:
         if name not in known:
-            yield Mistake(
-                (*path, name), name, f"a node type ({', '.join(known)})",
-                suggest(name, known, otherwise="choose one of them, or add the type"),
-            )  # fmt: skip
+            remedy = "choose one of them, or add the type"
+            yield _unknown((*path, name), name, known, "a node type", remedy)
 
 
 def _pools_are_known_once(
@@ -283,10 +280,8 @@ def _pools_are_known_once(
         for place, pool in enumerate(operator.pools or ()):
             here = ("operators", index, "pools", place)
             if pool not in known:
-                yield Mistake(
-                    here, pool, f"a pool ({', '.join(known)})",
-                    suggest(pool, known, otherwise="choose one of them, or add a type of the pool"),
-                )  # fmt: skip
+                remedy = "choose one of them, or add a type of the pool"
+                yield _unknown(here, pool, known, "a pool", remedy)
             elif pool in (operator.pools or ())[:place]:
                 yield Mistake(here, pool, "each pool once", "remove this one")
 
@@ -327,10 +322,8 @@ def _floors_can_be_kept(
     ]
     for path, name, floor in floors:
         if name not in known:
-            yield Mistake(
-                path, name, f"an operator ({', '.join(known)})",
-                suggest(name, tuple(known), otherwise="choose one of them, or add the operator"),
-            )  # fmt: skip
+            remedy = "choose one of them, or add the operator"
+            yield _unknown(path, name, tuple(known), "an operator", remedy)
             continue
         operator = known[name]
         pools = {each.pool_name: each.pool_limit for each in node_types if operator.may_use(each)}
