@@ -50,8 +50,8 @@ class Topology:
     operator."""
     exits: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Ids of the vertices that give to other operators; at a sink, of those that give to none."""
-    keyed_senders: tuple[Vertex, ...] = ()
-    """Vertices that send records to others by key."""
+    keyed: tuple[tuple[str, Vertex], ...] = ()
+    """Vertices that send records to others by key or get such, each behind its operator."""
     drained: frozenset[str] = frozenset()
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
@@ -164,7 +164,8 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
     entering = {edge.target for edge in between} | {v.id for v in job.vertices} - fed
     leaving = {edge.source for edge in between}
     ends = {v.id for v in job.vertices} - feeding
-    senders = {edge.source for edge in job.edges if edge.ship_strategy == KEYED}
+    dealt = [edge for edge in job.edges if edge.ship_strategy == KEYED]
+    keyed = {end for edge in dealt for end in (edge.source, edge.target)}
     vertices: dict[str, list[Vertex]] = {operator: [] for operator in operators}
     for vertex in job.vertices:
         vertices[operator_of[vertex.id]].append(vertex)
@@ -176,7 +177,7 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
         vertices={operator: tuple(parts) for operator, parts in vertices.items()},
         edges=_edges_between(job, operator_of),
         sources=tuple(each for each in operators if own[each] - fed),
-        keyed_senders=tuple(vertex for vertex in job.vertices if vertex.id in senders),
+        keyed=tuple((operator_of[v.id], v) for v in job.vertices if v.id in keyed),
     )
 
 

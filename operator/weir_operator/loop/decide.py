@@ -200,6 +200,9 @@ class ObservedOperator:
         belief = learn_hot_share(
             belief, [each.served for each in measurement.replicas], self._specified
         )
+        if keys is not None and sum(count > 0 for count in deployment) > 1:
+            # Time says little of the groups where some nodes are faster by their type.
+            keys = replace(keys, work=())
         belief = learn_keys(belief, keys, self._specified.max_replicas)
         believed = believe(belief, self._specified, given=self.given)
         average = without_network(believed)

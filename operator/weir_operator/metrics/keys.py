@@ -6,7 +6,8 @@ Every task that sends records by key has a text (`java/agent`, `KeyCounts`), a l
 
 Numbers are to base 36, weights shifted right by SHIFT. Each count is of WIDTH neighbouring key
 groups; what the named keys did not bring is then taken as spread evenly over these. Lines of
-several tasks are added.
+several tasks are added. Where OPERATORS is `.OPERATOR`, the weights are the time that the key
+groups took in a task of that operator, and COUNTED is the number of timed records.
 
 The shares of the key groups say what each replica gets at any parallelism. Where they are not
 counted, for want of Weir's agent, the rates of the replicas say what one of them gets beyond its
@@ -31,6 +32,8 @@ from weir_policies.model.keys import (
     HeavyKey,
     KeyShares,
     even_share,
+    fullest_share,
+    measure_lengths,
     most_useful,
     replica_shares,
 )
@@ -65,11 +68,11 @@ def read_keys(texts: Iterable[str]) -> dict[str, KeyShares]:
                 ) from error
             for name in operators:
                 found.setdefault((name, counts.weights.size), _Sum(counts.weights.size)).add(counts)
-    by_operator: dict[str, _Sum] = {}
-    for (name, _), counts in sorted(found.items(), key=lambda each: each[1].total):
-        if counts.total > 0:
-            by_operator[name] = counts
-    return {name: counts.shares() for name, counts in sorted(by_operator.items())}
+    by_operator: dict[str, KeyShares] = {}
+    for (name, groups), counts in sorted(found.items(), key=lambda each: each[1].total):
+        if counts.total > 0 and not name.startswith("."):
+            by_operator[name] = counts.shares(found.get((f".{name}", groups)))
+    return dict(sorted(by_operator.items()))
 
 
 class _Sum:
@@ -78,6 +81,7 @@ class _Sum:
     def __init__(self, groups: int) -> None:
         self.weights: Floats = np.zeros(groups)
         self.counted = 0
+        self.width = 1
         self.keys: dict[tuple[str, int], float] = {}
 
     @property
@@ -87,14 +91,24 @@ class _Sum:
     def add(self, other: _Sum) -> None:
         self.weights += other.weights
         self.counted += other.counted
+        self.width = other.width
         for key, weight in other.keys.items():
             self.keys[key] = self.keys.get(key, 0.0) + weight
 
-    def shares(self) -> KeyShares:
+    def shares(self, time: _Sum | None) -> KeyShares:
         total = self.total
+        by_group = self.weights / total
+        work: tuple[float, ...] = ()
+        if time is not None and time.total > 0:
+            edges = np.arange(0, by_group.size, time.width)
+            records, taken = (np.add.reduceat(each, edges) for each in (by_group, time.weights))
+            lengths = measure_lengths(records, taken / time.total, time.counted)
+            if (lengths != 1).any():
+                work = tuple((by_group * np.repeat(lengths, time.width)[: by_group.size]).tolist())
         heaviest = sorted(self.keys.items(), key=lambda each: -each[1])[:MOST_KEYS]
         return KeyShares(
-            by_group=tuple((self.weights / total).tolist()),
+            by_group=tuple(by_group.tolist()),
+            work=work,
             counted=float(self.counted),
             heavy=tuple(
                 HeavyKey(name=name, group=group, share=min(weight / total, 1.0))
@@ -117,7 +131,7 @@ def _read_line(line: str) -> tuple[list[str], _Sum]:
     if counted < 0 or min(blocks) < 0:
         raise ValueError("below zero")
     read = _Sum(groups)
-    read.counted = counted
+    read.counted, read.width = counted, width
     rest = np.array(blocks, dtype=np.float64)
     for key in line.split(" ")[6:7]:
         for each in key.split(","):
@@ -166,6 +180,8 @@ class KeyReport:
     heavy: tuple[HeavyKey, ...]
     counted: float
     """Records that this comes from."""
+    work: float | None = None
+    """Part of the work that the fullest replica has; `None` where it is that of the records."""
 
     @property
     def fullest(self) -> float:
@@ -186,6 +202,9 @@ def report_keys(
             heaviest_share=found.by_group[found.heaviest],
             heavy=found.heavy,
             counted=found.counted,
+            work=fullest_share(found.work, observations[name].deployment.size)
+            if found.work
+            else None,
         )
         for name, found in keys.items()
         if name in observations
@@ -266,7 +285,9 @@ def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
         cause += " of its records"
     sentence = cause[:1].upper() + cause[1:]
     if size > 1:
-        sentence += f"; the fullest of {size} replicas gets {share:.0%} instead of {even:.0%}"
+        of_work = " of the work" if keys is not None and keys.work is not None else ""
+        sentence += f"; the fullest of {size} replicas gets {share:.0%}{of_work} instead of "
+        sentence += f"{even:.0%}"
     if useful < model.max_replicas:
         sentence += f"; more than {_count(useful)} not help"
         sentence += ", a faster pool does" if _has_faster(seen) else ""

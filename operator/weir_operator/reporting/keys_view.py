@@ -25,6 +25,8 @@ def describe_shares(report: KeyReport) -> str:
             f"the fullest of {size} replicas gets {report.fullest:.1%} of the records, one part in "
             f"{size} is {1 / size:.1%}"
         )
+    if report.work is not None and size > 1:
+        sentence += f", by their time {report.work:.1%} of the work at one replica"
     sentence += f"; key group {report.heaviest} has {report.heaviest_share:.1%}"
     keys = ", ".join(f"{each.label} {each.share:.1%}" for each in report.heavy)
     return f"{sentence}; heaviest keys: {keys}" if keys else sentence

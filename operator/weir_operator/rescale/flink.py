@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -349,16 +350,19 @@ class FlinkJobs:
     async def key_texts(self, job_id: str, topology: Topology) -> tuple[str, ...]:
         """Return what Weir's agent counted of keys, as it writes it; empty without the agent.
 
+        Lines of a task's own key groups, which begin with a point, get its operator behind it.
+
         Raises:
             TemporaryError: Flink does not answer.
         """
         rest = await self.rest()
         texts: list[str] = []
-        for vertex in topology.keyed_senders:
+        for operator, vertex in topology.keyed:
             subtasks = range(min(vertex.parallelism, MAX_KEY_TASKS))
             for first in subtasks[::KEY_TASKS]:
                 some = subtasks[first : first + KEY_TASKS]
-                texts += await rest.task_texts(job_id, vertex.id, KEY_COUNTS, some)
+                found = await rest.task_texts(job_id, vertex.id, KEY_COUNTS, some)
+                texts += (re.sub(r"^\. ", f".{operator} ", each, flags=re.M) for each in found)
         return tuple(texts)
 
     async def _operators(self) -> dict[str, str]:

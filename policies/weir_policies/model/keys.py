@@ -1,8 +1,9 @@
-"""How much of a keyed operator's records its fullest replica gets, from what each key group gets.
+"""How much of a keyed operator's work its fullest replica gets, from what each key group gets.
 
 Flink deals records to key groups by their key, and key groups to p replicas in M/p neighbours each:
 group g of M goes to replica g * p // M. So the shares of all parallelisms follow from those of the
-groups, and are not monotone in p: one more replica may put two heavy groups together.
+groups, and are not monotone in p: one more replica may put two heavy groups together. What a group
+brings are its records; where these take far longer than those of others, its part of the work.
 
 Source: Flink 2.3, `KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup`.
 """
@@ -23,6 +24,11 @@ CHANCE = 3.0
 UNEVEN = 1.1
 """How many times its even part the fullest replica gets where keys matter: less is the unevenness
 of many keys of equal weight, which the rounding to key groups leaves out as well."""
+UNLIKE = 0.5
+"""By how much longer or shorter than elsewhere the records of a group take, as a part, where that
+counts: a difference between the nodes on which the groups are is less."""
+TIMED = 30
+"""Timed records of a group from which their time is believed."""
 NO_HELP = 1.1
 """How many times the smallest share within reach one may be for more replicas not to help."""
 
@@ -58,6 +64,8 @@ class KeyShares:
     """Records that this comes from: of few, the fullest replica is so by chance."""
     heavy: tuple[HeavyKey, ...] = ()
     """The heaviest keys, the first first."""
+    work: tuple[float, ...] = ()
+    """Part of the work of each key group, shape `(M,)`; empty where it is that of the records."""
 
     def __post_init__(self) -> None:
         """Refuse shares that are none."""
@@ -84,6 +92,31 @@ def replica_shares(by_group: Sequence[float] | Floats, parallelism: int) -> Floa
     return np.bincount(replica, weights=weights, minlength=parallelism).astype(np.float64)
 
 
+def measure_lengths(records: Floats, time: Floats, samples: float) -> Floats:
+    """Return how many times the mean a record takes in each group, shape `(m,)`; 1 in most jobs.
+
+    Groups whose records differ by less than `UNLIKE`, or by chance, count as alike.
+
+    Args:
+        records: Part of the records of each group, shape `(m,)`; sums to 1.
+        time: Part of the time that the groups took in timed records, shape `(m,)`; sums to 1.
+        samples: How many timed records that comes from.
+    """
+    timed = samples * records
+    known = timed >= TIMED
+    least = np.full(records.size, np.inf)
+    least[known] = np.maximum(CHANCE / np.sqrt(timed[known]), UNLIKE)
+    lengths = np.divide(time, records, out=np.ones(records.size), where=records > 0)
+    usual, own = 1.0, np.zeros(records.size, dtype=bool)
+    for _ in range(2):  # the mean first, then that of those which are alike
+        own = np.abs(lengths / usual - 1) > least
+        rest = records[~own].sum()
+        usual = time[~own].sum() / rest if rest > 0 else 1.0
+        if usual == 0:
+            break
+    return np.where(own, lengths, usual) if own.any() else np.ones(records.size)
+
+
 def fullest_share(by_group: Sequence[float] | Floats, parallelism: int) -> float:
     """Return the part of the records that the fullest of so many replicas gets."""
     return float(replica_shares(by_group, parallelism).max())
@@ -95,7 +128,7 @@ def even_share(groups: int, parallelism: int) -> float:
 
 
 def fullest_shares(keys: KeyShares, max_replicas: int) -> tuple[float, ...]:
-    """Return the share of the fullest replica at each parallelism from 1 to the most.
+    """Return the share of the fullest replica at each parallelism from 1 to the most, of the work.
 
     What may be chance counts as even. Empty where nothing is uneven beyond that.
     """
@@ -103,7 +136,7 @@ def fullest_shares(keys: KeyShares, max_replicas: int) -> tuple[float, ...]:
     shares: list[float] = []
     uneven = False
     for size in range(1, max_replicas + 1):
-        even, share = even_share(groups, size), fullest_share(keys.by_group, size)
+        even, share = even_share(groups, size), fullest_share(keys.work or keys.by_group, size)
         chance = CHANCE * math.sqrt(even * (1 - even) / max(keys.counted, 1.0))
         matters = share - even > chance
         uneven = uneven or (matters and share > UNEVEN * even)

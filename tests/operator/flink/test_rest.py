@@ -542,24 +542,33 @@ async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flin
 
 async def test_counts_of_keys_are_those_of_all_tasks_that_deal_by_key(flink):
     job = answers.read_job(json.loads((RECORDED / "job.json").read_text()))
-    [vertex] = group_vertices(job, {each.id: each.name for each in job.vertices}).keyed_senders
+    topology = group_vertices(job, {each.id: each.name for each in job.vertices})
+    (_, vertex), (receiver, receiving) = topology.keyed
     lines = ["work 2 a 0 1 3,7", "work 2 a 0 1 5,5 abcd0123:1:4"]
     flink.give(
         "GET",
         f"/jobs/{JOB}/vertices/{vertex.id}/metrics",
         body=[{"id": f"{place}.weir_keys", "value": line} for place, line in enumerate(lines)],
     )
-    topology = group_vertices(job, {each.id: each.name for each in job.vertices})
+    time = "sink 2 a 0 1 9,1\n. 2 a 0 1 3,7"
+    flink.give(
+        "GET",
+        f"/jobs/{JOB}/vertices/{receiving.id}/metrics",
+        body=[{"id": "0.weir_keys", "value": time}],
+    )
     jobs = FlinkJobs(cast(Runtime, SimpleNamespace(rest_url=flink.url)))
 
     found = await jobs.key_texts(JOB, topology)
-    flink.give("GET", f"/jobs/{JOB}/vertices/{vertex.id}/metrics", body=[])
+    for _, each in topology.keyed:
+        flink.give("GET", f"/jobs/{JOB}/vertices/{each.id}/metrics", body=[])
     without_agent = await jobs.key_texts(JOB, topology)
-    flink.given["GET", f"/jobs/{JOB}/vertices/{vertex.id}/metrics"] = (404, '{"errors": ["No."]}')
+    for _, each in topology.keyed:
+        refused = (404, '{"errors": ["No."]}')
+        flink.given["GET", f"/jobs/{JOB}/vertices/{each.id}/metrics"] = refused
     before_metrics = await jobs.key_texts(JOB, topology)
     await jobs.close()
 
-    assert found == tuple(lines)
+    assert found == (*lines, f"sink 2 a 0 1 9,1\n.{receiver} 2 a 0 1 3,7")
     assert without_agent == before_metrics == ()
 
 

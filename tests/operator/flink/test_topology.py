@@ -62,7 +62,8 @@ def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
         OperatorEdge(source="work", target="out", keyed=False, balanced=False),
     )
     assert [vertex.name for vertex in topology.vertices["in"]] == ["read", "parse"]
-    assert [vertex.name for vertex in topology.keyed_senders] == ["parse"]
+    keyed = [(operator, vertex.name) for operator, vertex in topology.keyed]
+    assert keyed == [("in", "parse"), ("work", "count")]
 
 
 def test_a_vertex_on_task_managers_of_two_operators_names_the_remedy():

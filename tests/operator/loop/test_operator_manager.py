@@ -385,6 +385,20 @@ def test_counts_of_keys_tell_the_policy_what_the_fullest_replica_gets():
     assert unknown.model.fullest == seen.model.fullest
 
 
+def test_the_time_of_key_groups_counts_where_all_nodes_are_of_one_type():
+    keys = KeyShares(by_group=(0.25,) * 4, counted=10_000, work=(0.7, 0.1, 0.1, 0.1))
+
+    fullest = []
+    for deployment in (Deployment((0, 2, 0)), MIXED):
+        manager = a_manager()
+        manager.note_edges(keyed=True, balanced=False, sharing=None, key_groups=4)
+        seen = observed(manager, a_measurement(), keys=keys, deployment=deployment)
+        fullest.append(seen.model.fullest)
+
+    assert fullest[0][:2] == pytest.approx((1.0, 0.8))
+    assert fullest[1] == ()
+
+
 def test_a_job_that_has_no_keys_has_no_fullest_replica():
     manager = a_manager()
 

@@ -48,6 +48,15 @@ def test_a_heavy_key_is_named_with_what_helps_and_what_does_not():
     assert f"would be 15% busy instead of {0.6 * FULLEST[3]:.0%}" in sentence
 
 
+def test_what_dear_keys_bring_is_said_to_be_of_the_work():
+    dear = replace(KEYS, work=KEYS.by_group, by_group=(1 / 720,) * 720)
+
+    sentence = described(seen(), {"sums": dear})
+
+    assert f"the fullest of 4 replicas gets {FULLEST[3]:.0%} of the work instead" in sentence
+    assert report_keys({"sums": dear}, {"sums": seen()})["sums"].work == pytest.approx(FULLEST[3])
+
+
 def test_on_the_fastest_pool_no_faster_one_is_advised():
     assert "a faster pool" not in described(seen((0, 0, 4)), {"sums": KEYS})
 

@@ -48,6 +48,32 @@ def test_counts_for_two_operators_are_those_of_both():
     assert found["one"] == found["two"]
 
 
+def test_the_time_of_its_own_key_groups_says_which_have_most_of_an_operators_work():
+    texts = [
+        "sums 2 rs 0 1 dw,dw",
+        ".sums 2 rs 3 1 2s,0",
+        ".sums 2 rs 0 1 0,334",
+        ".none 1 a 0 1 a",
+    ]
+
+    found = read_keys(texts)
+
+    assert found.keys() == {"sums"}
+    assert found["sums"].by_group == (0.5, 0.5)
+    assert found["sums"].counted == 1000
+    assert found["sums"].work == pytest.approx((1 / 6, 5 / 6))
+
+
+def test_records_that_take_as_long_everywhere_need_no_shares_of_work():
+    assert read_keys(["sums 2 rs 0 1 dw,5k", ".sums 2 rs 0 1 dw,5k"])["sums"].work == ()
+
+
+def test_neighbours_whose_time_is_not_known_apart_share_it_by_their_records():
+    [keys] = read_keys(["sums 5 rs 0 2 5k,5k,5k", ".sums 5 rs 0 2 5k,5k,rs"]).values()
+
+    assert keys.work == pytest.approx((1 / 14, 1 / 14, 1 / 14, 1 / 14, 5 / 7))
+
+
 def test_an_operator_without_records_is_not_known():
     assert read_keys(["sums 2 0 0 1 0,0", ""]) == {}
 

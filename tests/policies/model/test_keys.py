@@ -12,6 +12,7 @@ from weir_policies.model.keys import (
     fullest_share,
     fullest_shares,
     group_of,
+    measure_lengths,
     most_useful,
     replica_shares,
     shares_of_groups,
@@ -94,3 +95,47 @@ def test_zipf_has_each_key_in_proportion_to_its_rank():
 def test_shares_that_are_none_are_refused(shares):
     with pytest.raises(ParameterError, match="sum to 1"):
         KeyShares(by_group=shares, counted=100)
+
+
+def test_of_two_groups_with_equal_records_the_one_with_five_times_the_work_is_the_fullest():
+    records = np.array([0.5, 0.5])
+
+    lengths = measure_lengths(records, np.array([1 / 6, 5 / 6]), samples=500)
+
+    assert lengths == pytest.approx([1 / 3, 5 / 3])
+    work = tuple((records * lengths).tolist())
+    keys = KeyShares(by_group=(0.5, 0.5), counted=1e5, work=work)
+    assert fullest_shares(keys, 2) == pytest.approx((1.0, 5 / 6))
+
+
+def test_one_dear_group_of_many_is_found_and_the_others_share_the_rest_by_their_records():
+    rng = np.random.default_rng(7)
+    records = rng.dirichlet(np.full(128, 20.0))
+    true = np.where(np.arange(128) == 40, 10.0, 1.0)
+    true /= records @ true
+    samples = 20_000
+    timed = rng.poisson(samples * records)
+    time = rng.gamma(timed, true)  # the sums of so many exponential times
+
+    lengths = measure_lengths(records, time / time.sum(), samples / 2)
+
+    assert lengths[40] == pytest.approx(true[40], rel=0.2)
+    others = np.delete(lengths, 40)
+    assert others == pytest.approx(np.full(127, others[0]))
+    assert records @ lengths == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("samples", [10, 1000, 100_000])
+def test_what_nodes_and_chance_differ_by_is_no_work_of_keys(samples):
+    rng = np.random.default_rng(7)
+    records = np.full(128, 1 / 128)
+    slower = np.where(np.arange(128) < 32, 1.3, 1.0)  # the groups of one replica of four
+    time = rng.poisson(samples * records) * slower
+
+    assert measure_lengths(records, time / time.sum(), samples) == pytest.approx(np.ones(128))
+
+
+def test_a_group_without_records_or_without_time_says_nothing():
+    lengths = measure_lengths(np.array([0.0, 1.0]), np.array([1.0, 0.0]), samples=100)
+
+    assert np.isfinite(lengths).all()

@@ -322,7 +322,7 @@ async def until_counted(cluster, topology, *, least):
 
     async def counted():
         texts = []
-        for vertex in topology.keyed_senders:
+        for _, vertex in topology.keyed:
             subtasks = range(vertex.parallelism)
             texts += await cluster.rest.task_texts(cluster.job, vertex.id, KEY_COUNTS, subtasks)
         found = read_keys(texts)

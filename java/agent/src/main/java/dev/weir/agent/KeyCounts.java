@@ -14,8 +14,9 @@ import org.apache.flink.streaming.api.graph.StreamNode;
 import org.apache.flink.streaming.runtime.partitioner.KeyGroupStreamPartitioner;
 
 /**
- * How many records a task sent to each key group of an operator, and by which keys most of them.
- * Written by the task's thread alone, read by reporters.
+ * How many records a task sent to each key group of an operator, and by which keys most of them; or
+ * the time that the key groups of a task took itself. Written by the task's thread alone, read by
+ * reporters.
  *
  * <p>At most some 10,000 records a second are counted, of more one in so many, after gaps of random
  * length. Every two minutes all counts are halved, so that they say what has come of late; those of
@@ -29,12 +30,21 @@ import org.apache.flink.streaming.runtime.partitioner.KeyGroupStreamPartitioner;
  *
  * the operators that the records go to, their key groups, the records that were counted; then the
  * weight of each WIDTH key groups and of the heaviest keys, all shifted right by SHIFT. A key is the
- * hash of a salt and its hash code, or {@code =TEXT} where the job reports keys.
+ * hash of a salt and its hash code, or {@code =TEXT} where the job reports keys. Where OPERATORS is a
+ * point, the weights are nanoseconds of the task's own key groups, and COUNTED is how many timed
+ * records of one length would say as much: (sum of weights)^2 / (sum of their squares).
  */
 public final class KeyCounts {
     static final String SALT = "weir.key-salt";
     static final String REPORTS_KEYS = "weir.report-keys";
     private static final KeyCounts NOTHING = new KeyCounts("", 1, Map.of(), 0);
+    /**
+     * Records between two that are looked at in the first second of a task, which are not counted.
+     * The compiler takes what it sees once in 118 records or less for rare, and keeps its code out of
+     * the way of all others.
+     */
+    private static final int FIRST_GAP = 256;
+
     private static final int PER_SECOND = 10_000;
     private static final int MOST_GAP = 1 << 16;
     private static final long PERIOD_MILLIS = 120_000;
@@ -49,19 +59,21 @@ public final class KeyCounts {
     private final KeySketch keys;
     private final String salt;
     private final Randomness random = new Randomness();
-    private long left = 1;
+    private final long from;
     private int gap = 1;
     private long counted;
+    private double squares;
     private long second;
     private int inSecond;
     private long period;
 
-    KeyCounts(String receivers, int groups, Map<String, String> settings, long now) {
+    KeyCounts(String receivers, int groups, Map<String, String> settings, long from) {
         this.receivers = receivers;
+        this.from = from;
         weights = new long[groups];
         keys = new KeySketch("true".equals(settings.get(REPORTS_KEYS)));
         salt = settings.getOrDefault(SALT, "");
-        period = now / PERIOD_MILLIS;
+        period = from / PERIOD_MILLIS;
     }
 
     /**
@@ -93,26 +105,25 @@ public final class KeyCounts {
         return counts == null ? NOTHING : counts;
     }
 
-    /** Returns whether the record that passes is counted: then, {@link #add} its key. */
-    public boolean isDue() {
-        return this != NOTHING && --left <= 0;
+    /** Returns whether records are counted at all. */
+    public boolean isOn() {
+        return this != NOTHING;
     }
 
-    /** Count the record that passes, and those that passed uncounted since the last. */
-    public void add(Object key) {
-        add(key, System.currentTimeMillis());
+    /**
+     * Count the record that passes, and those that passed uncounted since the last.
+     *
+     * @return how many records from here the next is counted, at least 1
+     */
+    public int add(Object key) {
+        return add(key, System.currentTimeMillis());
     }
 
-    void add(Object key, long now) {
-        int past = periods(now);
-        if (past > 0) {
-            for (int group = 0; group < weights.length; group++) {
-                weights[group] >>= past;
-            }
-            keys.halve(past);
-            counted >>= past;
-            period += past;
+    int add(Object key, long now) {
+        if (now < from) {
+            return random.around(FIRST_GAP);
         }
+        forget(now);
         int hash = key.hashCode();
         weights[KeyGroupRangeAssignment.computeKeyGroupForKeyHash(hash, weights.length)] += gap;
         keys.add(key, hash, gap);
@@ -127,7 +138,29 @@ public final class KeyCounts {
             gap = Math.min(MOST_GAP, 2 * gap);
             inSecond /= 2;
         }
-        left = random.around(gap);
+        return random.around(gap);
+    }
+
+    /** Add the time of a record of a key group, and of those like it that were not timed. */
+    void addWork(int group, long nanos, int records, long now) {
+        forget(now);
+        long weight = Math.max(0, nanos) * records;
+        weights[group] += weight;
+        squares += (double) weight * weight;
+    }
+
+    /** Halve everything for each period that is over. */
+    private void forget(long now) {
+        int past = periods(now);
+        if (past > 0) {
+            for (int group = 0; group < weights.length; group++) {
+                weights[group] >>= past;
+            }
+            keys.halve(past);
+            counted >>= past;
+            squares /= 1L << past;
+            period += past;
+        }
     }
 
     private int periods(long now) {
@@ -154,7 +187,9 @@ public final class KeyCounts {
             shift++;
         }
         StringBuilder text = new StringBuilder(receivers);
-        for (long number : new long[] {weights.length, counted >> past, shift, width}) {
+        double alike = (double) total * total / squares * (1L << past);
+        long known = squares > 0 ? Math.round(alike) : counted >> past;
+        for (long number : new long[] {weights.length, known, shift, width}) {
             text.append(' ').append(base36(number));
         }
         char separator = ' ';

@@ -1,13 +1,16 @@
 package dev.weir.agent;
 
+import java.lang.reflect.Field;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.IntSupplier;
 import java.util.stream.Collectors;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.runtime.jobgraph.OperatorID;
+import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.streaming.api.graph.StreamConfig;
 import org.apache.flink.streaming.runtime.io.PushingAsyncDataInput.DataOutput;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
@@ -32,7 +35,8 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
  * weir_other_us_sum                   work that belongs to no record: watermarks, timers
  * weir_age_n, _us_sum                 records that came before a marker, and their age by it
- * weir_keys                           a text: {@link KeyCounts#line} of each keyed output
+ * weir_keys                           a text: {@link KeyCounts#line} of each keyed output, and of
+ *                                     the task's own key groups
  * weir_agent_stepped_back             what the agent could not do in this JVM
  * </pre>
  */
@@ -50,6 +54,9 @@ public final class Meter {
     private boolean attached;
     private MetricGroup metrics; // null where the job is not submitted by Weir
     private Map<String, String> settings;
+    private StreamTask<?, ?> task; // until its first timed record, when its state is there
+    private IntSupplier keyGroup; // null where the key of a record is not known
+    private KeyCounts work;
     private boolean measures;
     private int left = 1;
     private int gap = 1;
@@ -97,18 +104,18 @@ public final class Meter {
         }
     }
 
-    private void attachTo(StreamTask<?, ?> task) {
-        Map<String, String> jobSettings = task.getEnvironment().getJobConfiguration().toMap();
+    private void attachTo(StreamTask<?, ?> started) {
+        Map<String, String> jobSettings = started.getEnvironment().getJobConfiguration().toMap();
         if (!"true".equals(jobSettings.get("weir.pin"))) {
             return;
         }
-        MetricGroup group = task.getEnvironment().getMetricGroup();
+        MetricGroup group = started.getEnvironment().getMetricGroup();
         report(group, jobSettings);
         group.gauge("weir_agent_stepped_back", (Gauge<Integer>) () -> StepBack.reasons().size());
-        source = new StreamConfig(task.getEnvironment().getTaskConfiguration()).getOperatorID();
+        source = new StreamConfig(started.getEnvironment().getTaskConfiguration()).getOperatorID();
         group.gauge("weir_age_n", (Gauge<Long>) () -> agedCount);
         group.gauge("weir_age_us_sum", (Gauge<Double>) () -> agedMicros);
-        if (returnsEarly(task)) {
+        if (returnsEarly(started)) {
             return;
         }
         group.gauge("weir_service_n", (Gauge<Long>) () -> count);
@@ -116,6 +123,7 @@ public final class Meter {
         group.gauge("weir_service_us2_sum", (Gauge<Double>) () -> sumSquaredMicros);
         group.gauge("weir_other_us_sum", (Gauge<Double>) () -> otherNanos / 1e3);
         measures = true;
+        task = started;
     }
 
     /** Returns whether a function of the chain has not finished a record when it returns. */
@@ -133,12 +141,47 @@ public final class Meter {
         return false;
     }
 
+    /** Find the key groups of a task, unless some of its records have none or are put off. */
+    private void findKeys(StreamTask<?, ?> started) {
+        try {
+            ClassLoader loader = started.getEnvironment().getUserCodeClassLoader().asClassLoader();
+            StreamConfig configuration =
+                    new StreamConfig(started.getEnvironment().getTaskConfiguration());
+            for (int input = configuration.getInputs(loader).length - 1; input >= 0; input--) {
+                if (configuration.getStatePartitioner(input, loader) == null) {
+                    return;
+                }
+            }
+            Field field = StreamTask.class.getDeclaredField("mainOperator");
+            field.setAccessible(true);
+            Object operator = field.get(started);
+            for (Class<?> each = operator.getClass(); each != null; each = each.getSuperclass()) {
+                if (each.getSimpleName().contains("Async")) {
+                    return; // asynchronous state: another record's key may be current by now
+                }
+            }
+            Object state = operator.getClass().getMethod("getKeyedStateBackend").invoke(operator);
+            if (state instanceof AbstractKeyedStateBackend) {
+                AbstractKeyedStateBackend<?> known = (AbstractKeyedStateBackend<?>) state;
+                countWork(known.getNumberOfKeyGroups(), known::getCurrentKeyGroupIndex);
+            }
+        } catch (Throwable failure) {
+            StepBack.because("the work of key groups", failure);
+        }
+    }
+
+    void countWork(int groups, IntSupplier current) {
+        work = countKeys(".", groups);
+        keyGroup = work == null ? null : current;
+    }
+
     /** Returns new counts of keys that the task sends, null where it is not measured. */
     KeyCounts countKeys(String receivers, int groups) {
         if (metrics == null || keys.size() == MOST_KEYED_OUTPUTS) {
             return null;
         }
-        KeyCounts counts = new KeyCounts(receivers, groups, settings, System.currentTimeMillis());
+        long from = System.currentTimeMillis() + 1000;
+        KeyCounts counts = new KeyCounts(receivers, groups, settings, from);
         keys.add(counts);
         if (keys.size() == 1) {
             metrics.gauge("weir_keys", (Gauge<String>) this::keyLines);
@@ -162,7 +205,16 @@ public final class Meter {
 
     /** Take a record that was timed and has passed. */
     public void end(long start) {
-        add(System.nanoTime() - start - blockedNanos);
+        long nanos = System.nanoTime() - start - blockedNanos;
+        add(nanos);
+        if (task != null) {
+            StreamTask<?, ?> started = task;
+            task = null;
+            findKeys(started);
+        }
+        if (keyGroup != null) {
+            work.addWork(keyGroup.getAsInt(), nanos, gap, System.currentTimeMillis());
+        }
         left = nextGap();
     }
 

@@ -1,7 +1,9 @@
 package dev.weir.agent;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -23,6 +25,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -173,13 +176,14 @@ class HooksTest {
         onOwnThread(
                 () -> {
                     Meter.current().report(collecting(gauges), Map.of());
-                    call(other, "selectChannel", record(1L));
-                    call(other, "selectChannel", record(2L));
-                    call(nameless, "selectChannel", record(1L));
+                    do {
+                        call(other, "selectChannel", record(1L));
+                        call(nameless, "selectChannel", record(1L));
+                    } while (gauges.get(0).getValue().toString().startsWith("sums 4 0 "));
                 });
 
         assertEquals(1, gauges.size());
-        assertTrue(gauges.get(0).getValue().toString().startsWith("sums 4 2 0 1 "));
+        assertTrue(gauges.get(0).getValue().toString().startsWith("sums 4 1 0 1 "));
     }
 
     @Test
@@ -196,14 +200,39 @@ class HooksTest {
         onOwnThread(
                 () -> {
                     Meter.current().report(collecting(gauges), Map.of());
-                    for (long value = 0; value < 30; value++) {
+                    for (long value = 0; value < 1 || counted(gauges.get(0)) < 300; value++) {
                         int expected =
                                 KeyGroupRangeAssignment.assignKeyToParallelOperator(value % 3, 128, 4);
                         assertEquals(expected, channels.selectChannel(record(value)));
                     }
                 });
 
-        assertTrue(gauges.get(0).getValue().toString().startsWith("sums 3k u 0 1 "));
+        long[] weights =
+                Arrays.stream(gauges.get(0).getValue().toString().split(" ")[5].split(","))
+                        .mapToLong(n -> Long.parseLong(n, 36))
+                        .filter(n -> n > 0)
+                        .toArray();
+        assertArrayEquals(new long[] {100, 100, 100}, weights);
+    }
+
+    @Test
+    void timedRecordsAddToTheKeyGroupThatIsCurrentAtTheirEnd() throws Exception {
+        Object output = woven(new RecordHook(), KeyedOutput.class);
+        int[] group = {1};
+        output.getClass().getField("group").set(output, group);
+        List<Gauge<?>> gauges = new ArrayList<>();
+
+        onOwnThread(
+                () -> {
+                    Meter.current().report(collecting(gauges), Map.of());
+                    Meter.current().countWork(2, () -> group[0]);
+                    Meter.current().measure();
+                    call(output, "emitRecord");
+                });
+
+        String[] groups = gauges.get(0).getValue().toString().split(" ")[5].split(",");
+        assertNotEquals("0", groups[0]);
+        assertEquals("0", groups[1]);
     }
 
     @Test
@@ -334,6 +363,10 @@ class HooksTest {
         };
     }
 
+    private static long counted(Gauge<?> keys) {
+        return Long.parseLong(keys.getValue().toString().split(" ")[2], 36);
+    }
+
     private static SerializationDelegate<StreamRecord<Long>> record(long value) {
         SerializationDelegate<StreamRecord<Long>> delegate = new SerializationDelegate<>(null);
         delegate.setInstance(new StreamRecord<>(value));
@@ -415,6 +448,14 @@ class HooksTest {
         void invokeProcessingTimeCallback() {}
 
         void requestBufferBuilderBlocking(int channel) {}
+    }
+
+    public static class KeyedOutput {
+        public int[] group;
+
+        void emitRecord() {
+            group[0] = 0;
+        }
     }
 
     public static class Partitioner {

@@ -33,6 +33,17 @@ class KeyCountsTest {
     }
 
     @Test
+    void theFirstSecondIsNotCounted() {
+        KeyCounts counts = new KeyCounts("sums", 1, Map.of(), NOW);
+
+        int next = counts.add("early", NOW - 1);
+        counts.add("late", NOW);
+
+        assertTrue(next >= 1 && next < 512, "" + next);
+        assertTrue(counts.line(NOW).startsWith("sums 1 1 0 1 1 "), counts.line(NOW));
+    }
+
+    @Test
     void keysAreHashedWithTheSalt() {
         String[] lines = new String[3];
         for (int line = 0; line < 3; line++) {
@@ -67,9 +78,10 @@ class KeyCountsTest {
         KeyCounts counts = new KeyCounts("sums", 2, Map.of(), NOW);
         int passed = 2_000_000;
         int added = 0;
+        int due = 0;
         for (int record = 0; record < passed; record++) {
-            if (counts.isDue()) {
-                counts.add(record % 4 == 0 ? 1 : 2, NOW);
+            if (record == due) {
+                due += counts.add(record % 4 == 0 ? 1 : 2, NOW);
                 added++;
             }
         }
@@ -89,10 +101,35 @@ class KeyCountsTest {
     }
 
     @Test
+    void timeIsAddedByKeyGroupForTheRecordsThatWereNotTimedToo() {
+        KeyCounts work = new KeyCounts(".", 2, Map.of(), NOW);
+        for (int record = 0; record < 100; record++) {
+            work.addWork(record % 2, record % 2 == 0 ? 1_000 : 5_000, 1, NOW);
+        }
+
+        String[] words = work.line(NOW).split(" ");
+        int shift = Integer.parseInt(words[3], 36);
+        double[] groups =
+                Arrays.stream(words[5].split(","))
+                        .mapToDouble(n -> Long.parseLong(n, 36) << shift)
+                        .toArray();
+        assertEquals(". 2", words[0] + " " + words[1]);
+        assertEquals(50 * 1_000, groups[0], 16);
+        assertEquals(50 * 5_000, groups[1], 16);
+        // (50 * 1 + 50 * 5)^2 / (50 * 1^2 + 50 * 5^2) records of one length say as much.
+        assertEquals(69, Long.parseLong(words[2], 36));
+        assertEquals(35, Long.parseLong(work.line(NOW + 120_000).split(" ")[2], 36));
+
+        work.addWork(0, 1_000, 60, NOW);
+        assertEquals(26, Long.parseLong(work.line(NOW).split(" ")[2], 36));
+    }
+
+    @Test
     void noLineIsLongerThanFourKibibytes() {
         for (int groups : new int[] {128, 720, 32768}) {
             KeyCounts counts =
-                    new KeyCounts("a".repeat(40), groups, Map.of(KeyCounts.REPORTS_KEYS, "true"), NOW);
+                    new KeyCounts(
+                            "a".repeat(40), groups, Map.of(KeyCounts.REPORTS_KEYS, "true"), NOW);
             for (int key = 0; key < 300_000; key++) {
                 counts.add(key % 3 == 0 ? "ß".repeat(50) + key % 15 : "k" + key, NOW + key / 10);
             }
