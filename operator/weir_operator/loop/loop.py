@@ -75,7 +75,12 @@ from weir_operator.loop.separation import (
 from weir_operator.loop.tick import MissedObjective, Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
-from weir_operator.metrics.keys import describe_partitions, describe_skews, report_keys
+from weir_operator.metrics.keys import (
+    describe_overload,
+    describe_partitions,
+    describe_skews,
+    report_keys,
+)
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
@@ -348,6 +353,8 @@ class ApplicationController:
                         before=before,
                     )
                     granted = replace(ruling, change=change)
+        self._infeasible = tick.infeasible
+        self._notices.report_while("ObjectiveInfeasible", tick.infeasible)
         tick = replace(tick, missed=self._missed.note(tick, self._settings.objective.response_time))
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
@@ -490,6 +497,9 @@ class ApplicationController:
         self._notices.report_while("CostCapped", capped)
         keys = report_keys(tick.snapshot.keys, tick.observations)
         skewed = describe_skews(keys, tick.observations)
+        infeasible = tick.infeasible
+        if tick.violated and tick.snapshot.settled and not infeasible:
+            infeasible = describe_overload(skewed, tick.observations)
         if tick.snapshot.app is not None:
             skewed |= describe_partitions(tick.snapshot.app)
         self._notices.report_while("Skewed", ". ".join(skewed.values()))
@@ -498,6 +508,7 @@ class ApplicationController:
             tick,
             verdicts=ruling.verdicts,
             restarts=ruling.restart and not ruling.reason,
+            infeasible=infeasible,
             capped=capped,
             keys=keys,
             skewed=skewed,
@@ -638,8 +649,6 @@ class ApplicationController:
             claim = ""  # the objective was kept a moment ago: the model is wrong
         elif not snapshot.settled:
             claim = self._infeasible  # what a start takes is no part of it
-        self._infeasible = claim
-        self._notices.report_while("ObjectiveInfeasible", claim)
         return budgets, claim
 
     def _find_reason_to_hold(self, snapshot: Snapshot, directives: Directives, fits: bool) -> str:

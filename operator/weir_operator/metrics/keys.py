@@ -164,6 +164,8 @@ LAGS = 1.5
 """How many times its part of all that waits one reader has where it lags."""
 MOST_NAMED = 5
 """Partitions that are named."""
+FULL = 0.9
+"""Predicted busy share from which a replica has no room: so well are times and shares known."""
 ONE_KEY = 0.5
 """Part of the fullest replica's records that the heaviest key brings where it alone is named."""
 
@@ -221,6 +223,34 @@ def describe_skews(
         if seen.model.is_skewed
     }
     return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def describe_overload(skewed: Mapping[str, str], observations: Mapping[str, Observation]) -> str:
+    """Return that no deployment serves what passes an operator with uneven keys; else empty.
+
+    What passed counts, not what arrives: of a source that reads as fast as it can, that is a guess.
+
+    Args:
+        skewed: What `describe_skews` returned.
+        observations: Of an interval that missed the objective.
+    """
+    for name, sentence in skewed.items():
+        if _least_busy(observations[name]) >= FULL:
+            return f"No number of replicas of {name} serves its records at this rate. {sentence}"
+    return ""
+
+
+def _least_busy(seen: Observation) -> float:
+    """Return how busy the fullest replica is at the parallelism and node type that suit it best."""
+    types = seen.model.node_types
+    counts = [
+        [size * (other is node_type) for other in types]
+        for node_type in types
+        if node_type.pool != NOWHERE
+        for size in range(1, seen.model.max_replicas + 1)
+        if node_type.pool_limit is None or size <= node_type.pool_limit
+    ]
+    return float(predict_utilisation(seen.model, np.array(counts), seen.processed).min())
 
 
 def describe_partitions(app: AppMeasurement) -> dict[str, str]:

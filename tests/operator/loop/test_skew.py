@@ -8,7 +8,12 @@ import pytest
 
 from tests.operator.metrics.builders import Load, a_layout_of, a_replica, a_window
 from weir_operator.cluster.status.conditions import judge_skew
-from weir_operator.metrics.keys import describe_partitions, describe_skews, report_keys
+from weir_operator.metrics.keys import (
+    describe_overload,
+    describe_partitions,
+    describe_skews,
+    report_keys,
+)
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import PartitionMeasurement
 from weir_policies.model.keys import (
@@ -88,11 +93,13 @@ def test_shares_are_reported_by_subtask():
     assert report["sums"].heaviest_share >= 0.38
 
 
+WEIGHTS = ",".join(np.base_repr(round(1e6 * share), 36) for share in KEYS.by_group)
+AS_TEXT = f"match K0 LFLS 0 1 {WEIGHTS} 1a2b3c4d:2M:{np.base_repr(380_000, 36)}"
+
+
 async def test_a_tick_tells_of_skew_and_records_it(stage_of):
     stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}})
-    weights = ",".join(np.base_repr(round(1e6 * share), 36) for share in KEYS.by_group)
-    named = np.base_repr(380_000, 36)
-    stage.keyed, stage.key_lines = True, (f"match K0 LFLS 0 1 {weights} 1a2b3c4d:2M:{named}",)
+    stage.keyed, stage.key_lines = True, (AS_TEXT,)
     await stage.started()
     stage.put_under(20)
 
@@ -104,6 +111,31 @@ async def test_a_tick_tells_of_skew_and_records_it(stage_of):
     assert recorded.keys["match"].heavy[0].name == "1a2b3c4d"
     assert judge_skew(ticks[-1]).status == "True"
     assert "carries 38%" in judge_skew(ticks[-1]).message
+
+
+async def test_a_rate_that_no_number_of_replicas_serves_puts_the_objective_out_of_reach(stage_of):
+    stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}})
+    stage.keyed, stage.key_lines = True, (AS_TEXT,)
+    await stage.started()
+    stage.put_under(60, latency=2.0, match=Load(rate=60, busy=1.0, service_mean=0.1, age=1.0))
+
+    ticks = await stage.ticks(4)
+    stage.put_under(60, latency=0.1)
+    [within] = await stage.ticks(1)
+
+    assert ticks[-1].infeasible.startswith("No number of replicas of match serves its records")
+    assert "carries 38% of its records" in ticks[-1].infeasible
+    assert stage.reasons.count("ObjectiveInfeasible") == 1
+    assert within.infeasible == ""
+
+
+def test_what_one_replica_more_or_another_pool_serves_is_no_overload():
+    skewed = {"sums": "Its keys are uneven"}
+    full = seen()
+    assert describe_overload(skewed, {"sums": replace(full, processed=1e3)}).endswith("uneven")
+    assert describe_overload(skewed, {"sums": replace(full, processed=60.0)}) == ""
+    assert describe_overload(skewed, {"sums": replace(full, processed=math.nan)}) == ""
+    assert describe_overload({}, {"sums": replace(full, processed=1e3)}) == ""
 
 
 async def test_a_job_with_even_keys_has_the_condition_false(stage_of):
