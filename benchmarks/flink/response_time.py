@@ -122,7 +122,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
     counts = dict.fromkeys(COUNTS, 0) | {"restarts": told.ticks[-1].restarts}
     for rows in sinks:
         counts["records"] += len(rows)
-        counts["wrong"] += _count_wrong([number for number, _, _ in rows])
+        counts["wrong"] += count_wrong([number for number, _, _ in rows])
     for before, tick in pairwise(told.ticks):
         written = [
             [(at - made) / 1000 for _, made, at in rows if before.time < at / 1000 <= tick.time]
@@ -133,7 +133,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
         true = max(map(fmean, filter(None, written)))
         counts["over"] += true > BOUND
         counts["unseen"] += true > BOUND and not tick.violated
-        if _is_settled(tick, told):
+        if is_settled(tick, told):
             error = abs(tick.response_time.mean - true)  # NaN is not near
             counts["settled"] += 1
             counts["near"] += error <= max(NEAR * true, NEAR_SECONDS)
@@ -141,7 +141,8 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
     return counts
 
 
-def _is_settled(tick: TickRecord, told: RecordedRun) -> bool:
+def is_settled(tick: TickRecord, told: RecordedRun) -> bool:
+    """Return whether no change of the job touches an interval or the two before it."""
     since = tick.time - (1 + WORKED_OFF) * INTERVAL
     changes = [(each.started, each.finished or math.inf) for each in told.rescales]
     return told.ticks[0].time <= since and not any(
@@ -149,7 +150,7 @@ def _is_settled(tick: TickRecord, told: RecordedRun) -> bool:
     )
 
 
-def _count_wrong(numbers: Sequence[int]) -> int:
+def count_wrong(numbers: Sequence[int]) -> int:
     """Count records that are missing or there twice, up to those that may be in the savepoint."""
     found = set(numbers)
     missing = set(range(max(found, default=0) - UNFINISHED)) - found

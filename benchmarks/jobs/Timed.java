@@ -56,6 +56,8 @@ public final class Timed {
             calls(env, args[1], trace);
         } else if (args[0].equals("lookups")) {
             lookups(env, args[1], trace);
+        } else if (args[0].equals("hot")) {
+            hot(env, args[1], trace);
         } else {
             fan(env, args[1], trace);
         }
@@ -100,6 +102,20 @@ public final class Timed {
                 .map(order -> work(order, 6))
                 .sinkTo(files(out + "/slow"));
         orders.rebalance().map(order -> work(order, 1)).sinkTo(files(out + "/quick"));
+    }
+
+    /** Work by eight keys, of which the first has 30 % of the records and the others 10 % each. */
+    private static void hot(StreamExecutionEnvironment env, String out, double[] trace) {
+        orders(env, "orders", trace)
+                .keyBy(order -> Math.max(0, tenth(order.id) - 2))
+                .map(order -> work(order, 5))
+                .uid("work")
+                .sinkTo(files(out + "/hot"));
+    }
+
+    /** Returns 0 to 9, each as often, in no order and apart from how long the work takes. */
+    private static int tenth(long id) {
+        return (int) ((id * 0xD1B54A32D192ED03L >>> 40) % 10);
     }
 
     private static DataStream<Order> orders(

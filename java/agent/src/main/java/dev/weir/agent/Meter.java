@@ -12,6 +12,8 @@ import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.runtime.jobgraph.OperatorID;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.streaming.api.graph.StreamConfig;
+import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
+import org.apache.flink.streaming.api.operators.AbstractStreamOperatorV2;
 import org.apache.flink.streaming.runtime.io.PushingAsyncDataInput.DataOutput;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.runtime.tasks.StreamTask;
@@ -160,7 +162,12 @@ public final class Meter {
                     return; // asynchronous state: another record's key may be current by now
                 }
             }
-            Object state = operator.getClass().getMethod("getKeyedStateBackend").invoke(operator);
+            Object state = null;
+            if (operator instanceof AbstractStreamOperator) {
+                state = ((AbstractStreamOperator<?>) operator).getKeyedStateBackend();
+            } else if (operator instanceof AbstractStreamOperatorV2) {
+                state = ((AbstractStreamOperatorV2<?>) operator).getKeyedStateBackend();
+            }
             if (state instanceof AbstractKeyedStateBackend) {
                 AbstractKeyedStateBackend<?> known = (AbstractKeyedStateBackend<?>) state;
                 countWork(known.getNumberOfKeyGroups(), known::getCurrentKeyGroupIndex);
