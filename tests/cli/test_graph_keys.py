@@ -47,6 +47,17 @@ def test_the_shares_of_replicas_and_the_heaviest_keys_are_drawn(state):
     assert bars[1].partition("|")[0].count("#") == 21
 
 
+def test_what_the_fullest_replica_has_of_the_work_is_said_where_records_differ(state):
+    store, time = RecordStore(state / "streams.trips" / "records.sqlite"), START + 1000.0
+    keys = {"match": replace(KEYS, work=0.9)}
+    store.write([replace(a_tick(time, a_record(time)), keys=keys)])
+    store.close()
+
+    shown = run("graph", "--keys", "streams/trips", state=state).output
+
+    assert "by their time 90.0% of the work at one replica" in " ".join(shown.split())
+
+
 def test_programs_get_them_as_json(state):
     shown = json.loads(run("graph", "--keys", "--json", "streams/trips", state=state).output)
 

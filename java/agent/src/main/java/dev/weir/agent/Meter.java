@@ -22,7 +22,7 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * The service times of one task, without the time that it waits for empty buffers, and the age at
  * which records reach it. Written by the task's thread alone, read by reporters.
  *
- * <p>A measurement takes some 80 ns. Tasks whose records take 8 us or more are timed at every record;
+ * <p>A measurement takes some 120 ns. Tasks whose records take 12 us or more are timed at each;
  * quicker ones as rarely as keeps the cost near 1 %, after gaps of random length, so that a pattern
  * in the stream is not met again and again.
  *
@@ -43,7 +43,7 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * </pre>
  */
 public final class Meter {
-    private static final long COST_NANOS = 80;
+    private static final long COST_NANOS = 120;
     private static final int SHARE = 100;
     private static final int MOST_GAP = 64;
     private static final int MILLIS_PER_MARKER = 50;
