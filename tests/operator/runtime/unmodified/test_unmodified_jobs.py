@@ -5,6 +5,7 @@ all on other versions than Weir's own, named by WEIR_FLINK_HOME.
 """
 
 import os
+import re
 import subprocess
 import uuid
 import zipfile
@@ -279,10 +280,12 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
 
     topologies = []
     keys: dict[str, KeyShares] = {}
+    timed: set[str] = set()
     for sizes in ({}, {"count": 2}, {work.operator: 2}):
         topologies.append(await cluster.run({**dict.fromkeys(maximum, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
-        keys = keys or await until_counted(cluster, topologies[0], least=640)
+        if not keys:
+            keys, timed = await until_counted(cluster, topologies[0], least=640)
         await cluster.stop()
     cluster.arguments = tuple(map(str, (RECORDS, FAST, 0, out)))
     last = await cluster.run(maximum)
@@ -305,6 +308,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     expected = shares_of_groups(np.full(64, 1 / 64), len(counted.by_group))
     assert counted.by_group == pytest.approx(expected, abs=0.002)
     assert len(counted.heavy) == MOST_KEYS
+    assert count.operator in timed
 
 
 async def until_measured(cluster, operator, *, least=200):
@@ -318,15 +322,21 @@ async def until_measured(cluster, operator, *, least=200):
 
 
 async def until_counted(cluster, topology, *, least):
-    """Wait until so many records were counted by key; return the keys of each operator."""
+    """Wait until so many records were counted by key; return the keys of each operator.
+
+    And the operators whose tasks say how long the records of their own key groups took.
+    """
 
     async def counted():
-        texts = []
-        for _, vertex in topology.keyed:
+        texts, timed = [], set()
+        for operator, vertex in topology.keyed:
             subtasks = range(vertex.parallelism)
-            texts += await cluster.rest.task_texts(cluster.job, vertex.id, KEY_COUNTS, subtasks)
+            found = await cluster.rest.task_texts(cluster.job, vertex.id, KEY_COUNTS, subtasks)
+            timed |= {operator for text in found if re.search(r"^\. \w+ [1-9a-z]", text, re.M)}
+            texts += found
         found = read_keys(texts)
-        return found if found and min(each.counted for each in found.values()) >= least else None
+        enough = found and min(each.counted for each in found.values()) >= least
+        return (found, timed) if enough else None
 
     return await until(counted)
 
@@ -377,7 +387,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
 
     small = await cluster.run(dict.fromkeys(maximum, 1))
     await until_measured(cluster, others[0], least=20)
-    keys = await until_counted(cluster, small, least=20)
+    keys, _ = await until_counted(cluster, small, least=20)
     await cluster.stop()
     large = await cluster.run(maximum)
     await until_measured(cluster, others[0], least=20)

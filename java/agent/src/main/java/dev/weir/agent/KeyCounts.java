@@ -39,11 +39,11 @@ public final class KeyCounts {
     static final String REPORTS_KEYS = "weir.report-keys";
     private static final KeyCounts NOTHING = new KeyCounts("", 1, Map.of(), 0);
     /**
-     * Records between two that are looked at in the first second of a task, which are not counted.
+     * In the first second of a task, nothing is counted, and one record in 2 to this is looked at.
      * The compiler takes what it sees once in 118 records or less for rare, and keeps its code out of
      * the way of all others.
      */
-    private static final int FIRST_GAP = 256;
+    private static final int RARE = 8;
 
     private static final int PER_SECOND = 10_000;
     private static final int MOST_GAP = 1 << 16;
@@ -121,14 +121,25 @@ public final class KeyCounts {
 
     int add(Object key, long now) {
         if (now < from) {
-            return random.around(FIRST_GAP);
+            second = second == 0 ? now / 1000 : second;
+            gap = 1 << Math.min(RARE, inSecond++);
+            return gap;
         }
         forget(now);
+        if (counted == 0) {
+            adapt(now); // to the rate of the first second
+        }
         int hash = key.hashCode();
         weights[KeyGroupRangeAssignment.computeKeyGroupForKeyHash(hash, weights.length)] += gap;
         keys.add(key, hash, gap);
         counted++;
         inSecond++;
+        adapt(now);
+        return random.around(gap);
+    }
+
+    /** Count so many of the next records that the rate of late makes it some 10,000 a second. */
+    private void adapt(long now) {
         if (now / 1000 != second) {
             long since = Math.max(1, now / 1000 - second);
             gap = (int) Math.max(1, Math.min(gap, gap * (long) inSecond / since / PER_SECOND));
@@ -138,7 +149,6 @@ public final class KeyCounts {
             gap = Math.min(MOST_GAP, 2 * gap);
             inSecond /= 2;
         }
-        return random.around(gap);
     }
 
     /** Add the time of a record of a key group, and of those like it that were not timed. */
