@@ -47,7 +47,8 @@ STEP = {
     "objective": {"responseTime": "100ms"},
     "world": {"queues": True, "downtime": "5s"},
 }  # fmt: skip
-SECONDS, TURNS = 3, 9
+SECONDS, TURNS = 4, 9
+"""For each law, of which the first is not counted; for each cost."""
 PER_SECOND = 10_000
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -362,7 +361,7 @@ class FlinkJobs:
             for first in subtasks[::KEY_TASKS]:
                 some = subtasks[first : first + KEY_TASKS]
                 found = await rest.task_texts(job_id, vertex.id, KEY_COUNTS, some)
-                texts += (re.sub(r"^\. ", f".{operator} ", each, flags=re.M) for each in found)
+                texts += (f"\n{each}".replace("\n. ", f"\n.{operator} ")[1:] for each in found)
         return tuple(texts)
 
     async def _operators(self) -> dict[str, str]:
