@@ -275,8 +275,8 @@ async def test_the_target_of_a_source_is_cut_to_its_partitions_and_granted(stage
 
     [change] = stage.ends("Rescale")
     assert change.target["match"] == {"large/1": 1}
-    assert change.target["count"] == {"large/1": 2}
-    assert "instead of 4 replicas" in tick.proposals["match"].decision.reason
+    assert change.target["count"] == {"large/1": 2, "small/500m": 1}
+    assert "instead of 6 replicas" in tick.proposals["match"].decision.reason
 
 
 async def test_a_resize_needs_no_restart(stage_of):
