@@ -248,7 +248,7 @@ async def test_a_pool_without_room_is_avoided_for_a_while_and_the_next_best_is_t
 
     assert abandoned.step is Step.ABANDONED
     assert "PoolFull" in stage.reasons
-    assert {each.pool for each in ticks[0].full} == {"large"}
+    assert {each.pool for each in stage.store.load().full} == {"large"}
     match = stage.store.load().deployments["match"]
     assert {node_type.split("/")[0] for node_type in match} == {"small"}
     assert sum(match.values()) > 1
