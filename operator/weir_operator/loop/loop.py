@@ -643,12 +643,12 @@ class ApplicationController:
     def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> tuple[dict[str, float], str]:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
         if flow is None:
-            return {}, ""
+            return {}, self._infeasible
         budgets, claim = self._am.sharing.share(flow, self._managers)
         if self._violates(snapshot) is False:
             claim = ""  # the objective was kept a moment ago: the model is wrong
-        elif not snapshot.settled:
-            claim = self._infeasible  # what a start takes is no part of it
+        elif not snapshot.settled or not snapshot.healthy:
+            claim = self._infeasible  # neither a start nor bad metrics say anything of it
         return budgets, claim
 
     def _find_reason_to_hold(self, snapshot: Snapshot, directives: Directives, fits: bool) -> str:

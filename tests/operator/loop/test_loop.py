@@ -358,6 +358,19 @@ async def test_a_job_that_is_overloaded_is_scaled_though_its_objective_is_out_of
     assert stage.ends("Rescale") != []
 
 
+async def test_metrics_that_cannot_be_trusted_do_not_take_back_that_it_is_out_of_reach(stage_of):
+    stage = await stage_of(objective={"responseTime": "5ms"}).started()
+    known = (await stage.ticks(5))[-1]
+    # Records vanish from the topic: more than the source reads.
+    stage.loads["gen"] = Load(rate=20, busy=0.1, pending=1e6, pending_growth=-1500.0)
+
+    untrusted = (await stage.ticks(2))[-1]
+
+    assert not untrusted.snapshot.healthy
+    assert untrusted.infeasible == known.infeasible != ""
+    assert stage.reasons.count("ObjectiveInfeasible") == 1
+
+
 async def test_a_measurement_within_the_bound_takes_back_that_it_is_out_of_reach(stage_of):
     stage = await stage_of(objective={"responseTime": "100ms"}).started()
     stage.put_under(20, latency=0.2, match=Load(rate=20, service_mean=0.9, age=0.01))
