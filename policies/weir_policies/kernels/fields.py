@@ -213,10 +213,10 @@ class Fields:
 
 
 def allocate_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return zeros, of which only pages that were written take memory.
+    """Return zeros of which only pages that were written take memory.
 
-    Of a large memory most are not for long. Zeros of NumPy may come from a heap that the C library
-    clears, so that it writes them all.
+    Most pages of a large memory are never written. NumPy's zeros may come from a heap that the C
+    library clears by writing it.
     """
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:

@@ -384,6 +384,6 @@ def _measured(belief: OperatorBelief, node_types: Sequence[NodeType]) -> dict[st
         for node_type in node_types
         if node_type.name in belief.services
     }
-    most = max((moments.records for moments in known.values()), default=0.0)
-    least = ENOUGH_RECORDS if most >= ENOUGH_RECORDS else FIRST_RECORDS
-    return {name: moments for name, moments in known.items() if moments.records >= least}
+    max_records = max((moments.records for moments in known.values()), default=0.0)
+    min_records = ENOUGH_RECORDS if max_records >= ENOUGH_RECORDS else FIRST_RECORDS
+    return {name: moments for name, moments in known.items() if moments.records >= min_records}

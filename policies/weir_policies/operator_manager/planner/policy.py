@@ -142,9 +142,9 @@ SAVING = 0.1
 """Part of the price that a restart must save."""
 FREE = 0.1
 """Violations per restart up to which restarts are taken to bring none."""
-FIRST_HOUR = 6.0
-"""Blocks after which half is left of the margin that a restart adds while little is known of the
-rate."""
+UNKNOWN_HALVES = 6.0
+"""Blocks after which the additional margin for an unknown rate is half as large; an hour with
+intervals of a minute."""
 STAYS = 0.3
 """Part of the time for which the rate has stayed low that it is taken to stay low from now on."""
 CHANCE = 2.0
@@ -229,7 +229,7 @@ def chance_of(o: int, view: View, rate: float) -> float:
 def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
     """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
     need = need_of_short_rule(o, view, own) * strain_of(o, view, own, carries)
-    unknown = FIRST_HOUR / (FIRST_HOUR + own.blocks)
+    unknown = UNKNOWN_HALVES / (UNKNOWN_HALVES + own.blocks)
     growth = MARGIN + HEADROOM * (1 + unknown) * min(violations_of_restart(own), 1.0)
     if carries < need * (1 + growth if view.seen[o].restarts_anyway else 1.0):
         row = _find_cheapest(o, view, own, need * (1 + growth), SAVING)

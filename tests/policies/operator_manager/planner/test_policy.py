@@ -492,6 +492,20 @@ def test_a_restart_for_another_operator_is_joined_before_there_is_a_need_of_ones
     assert again == alone
 
 
+@pytest.mark.parametrize("rate", [250.0, 350.0])
+def test_the_less_is_known_of_the_rate_the_larger_is_the_margin_of_a_restart(rate):
+    targets = []
+    for known in (3, 600):
+        policy = a_planner()
+        observations, _ = follow(policy, [135.0] * known)
+        targets.append(policy.decide(replace(observations[-1], rate=rate, processed=rate)))
+
+    early, late = targets
+    assert carries_enough(early, 1.3 * rate)
+    assert carries_enough(late, 1.2 * rate)
+    assert early.target.size + early.target.counts[1] >= late.target.size + late.target.counts[1]
+
+
 def carries_enough(decision, rate):
     """Return whether the target is predicted to meet the budget at a rate."""
     times, _ = predict_means(MODEL, np.array([decision.target.counts]), rate)
