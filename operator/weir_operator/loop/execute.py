@@ -1,8 +1,8 @@
 """Executes what was granted, and judges it afterwards by its result.
 
-An action runs in parallel to the ticks as its own task: resizes at once, everything else in one
-restart. A change whose metrics are worse than expected is remembered as failed, and the caller is
-told to roll it back.
+What is granted is carried out in a task of its own, parallel to the ticks: resizes at once,
+everything else in one restart. A change whose metrics are worse than expected is remembered as
+failed, and the caller is told to roll it back.
 """
 
 from __future__ import annotations
@@ -169,13 +169,13 @@ class ChangeExecutor:
         return tokens is not None
 
 
-def change_of(action: str, proposal: Proposal) -> str:
+def change_of(ruling_id: str, proposal: Proposal) -> str:
     """Return the id of the change that a granted proposal becomes part of."""
-    return _resize_id(action) if proposal.kind is ChangeKind.RESIZE else action
+    return _resize_id(ruling_id) if proposal.kind is ChangeKind.RESIZE else ruling_id
 
 
-def _resize_id(action: str) -> str:
-    return f"{action}r"
+def _resize_id(ruling_id: str) -> str:
+    return f"{ruling_id}r"
 
 
 def expect_response(ruling: Ruling, flow: Dataflow, measured: AppMeasurement) -> float:

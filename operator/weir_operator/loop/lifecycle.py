@@ -118,7 +118,7 @@ NOTE_CHECKPOINT_EVERY = 600.0
 """Seconds between two notes of where a job's newest checkpoint is; the storage has the newest."""
 
 
-REFUSED_FOR = 300.0
+PROGRAM_REFUSED_FOR = 300.0
 """Seconds for which a refusal of a revision stands: what it depends on beside the revision, such as
 a policy of the cluster, is seldom mended, and each question runs the program's `main`."""
 SPEC_STANDS = 1.0
@@ -660,7 +660,7 @@ class Lifecycle:
         An upgrade that waits asks again and again, so a refusal is believed for a while.
         """
         now, asked = self._clock.monotonic(), (revision, frozenset(pools))
-        if asked == self._refused and now - self._refused_at < REFUSED_FOR:
+        if asked == self._refused and now - self._refused_at < PROGRAM_REFUSED_FOR:
             return self._refusal
 
         async def check(rest_url: str, jar: str) -> None:

@@ -82,7 +82,7 @@ from weir_operator.metrics.keys import (
     report_keys,
 )
 from weir_operator.metrics.values import AppMeasurement
-from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.journal import RescaleJournal, new_id
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode
@@ -503,7 +503,8 @@ class ApplicationController:
         if tick.snapshot.app is not None:
             skewed |= describe_partitions(tick.snapshot.app)
         self._notices.report_while("Skewed", ". ".join(skewed.values()))
-        ruling = replace(name_skews(ruling, proposals, skewed), proposals=proposals)
+        ruling = name_skews(ruling, proposals, skewed)
+        ruling = replace(ruling, id=new_id()[:12], proposals=proposals)
         tick = replace(
             tick,
             verdicts=ruling.verdicts,
@@ -687,6 +688,7 @@ class ApplicationController:
             restart=True,
             tokens=self._memory.tokens(now).take(self._am.restarts, now),
             reason=reason,
+            id=new_id()[:12],
         )
 
     def _fall_back(

@@ -7,7 +7,6 @@ for it in vain. Pure. Arbitration reports full pools and the restart budget.
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -81,10 +80,10 @@ class Ruling:
     """Why the change is made, where no operator proposed it."""
     vertices: Mapping[str, tuple[str, ...]] | None = None
     """What the target's operators are made of; `None` if they are the same as before."""
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12], compare=False)
-    """Under which the change is found again from its decisions."""
+    id: str = ""
+    """Under which the change is found again from its decisions; empty before it is granted."""
     proposals: Mapping[str, Proposal] = field(default_factory=dict)
-    """What was ruled on; empty where the change has nothing to do with it."""
+    """What was ruled on, by operator; empty for a fallback."""
     change: ChangeSoFar | None = None
     """By which it is judged once the job runs again; `None` of one that is not taken back, because
     no operator expected anything of it."""

@@ -17,7 +17,7 @@ from tests.operator.rescale.bench import ONE
 from tests.operator.rescale.fakes import ControllerDied, JobsOf
 from weir_operator.errors import PermanentError, WeirError
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.lifecycle import REFUSED_FOR, Health
+from weir_operator.loop.lifecycle import PROGRAM_REFUSED_FOR, Health
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
@@ -226,7 +226,7 @@ async def test_a_refused_program_is_tried_again_only_after_a_while_or_of_another
     await heal_after(0.0)
     await heal_after(120.0)
     assert asked == [("--version", "2")]
-    await heal_after(REFUSED_FOR)
+    await heal_after(PROGRAM_REFUSED_FOR)
     assert asked == [("--version", "2")] * 2
     stage.directives = asking_for("--version", "3")
     await heal_after(120.0)

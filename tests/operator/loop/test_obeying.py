@@ -244,7 +244,7 @@ async def test_a_pool_without_room_is_avoided_for_a_while_and_the_next_best_is_t
     await stage.ticks(1)
     [abandoned] = stage.ends("Rescale")
 
-    ticks = await stage.ticks(2)
+    await stage.ticks(2)
 
     assert abandoned.step is Step.ABANDONED
     assert "PoolFull" in stage.reasons

@@ -19,7 +19,7 @@ import structlog
 
 from weir_operator.advise.flink_deployment import AUTOSCALER_KEYS, find_autoscaler
 from weir_operator.advise.reference import find_reference
-from weir_operator.api.client import KubernetesApi
+from weir_operator.api.client import KubernetesApi, NotFoundError
 from weir_operator.api.objects import Key, Resource
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
@@ -67,7 +67,10 @@ async def read_scalers(api: KubernetesApi, namespace: str) -> Scalers:
     for path in (_HPA, _SCALED_OBJECT):
         try:
             found.append(await api.list(path.format(namespace)))
-        except PermanentError:
+        except NotFoundError:
+            found.append(())
+        except PermanentError as error:
+            log.info("autoscalers not read", namespace=namespace, reason=str(error))
             found.append(())
     return Scalers(horizontal=found[0], scaled_objects=found[1])
 
