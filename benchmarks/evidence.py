@@ -191,7 +191,7 @@ def draw_match(name: str, results: Results, folder: Path) -> None:
 
 def draw_night(name: str, results: Results, folder: Path) -> None:
     """A night of taxi trips on a real Flink: cost and violations by policy."""
-    values = {each["figure"]: each["value"] for each in results["live-policies"]["figures"]}
+    values = {each["figure"]: each["value"] for each in results["live-night"]["figures"]}
     ends = ": cost per hour"
     policies = [each.removesuffix(ends) for each in values if each.endswith(ends)]
     groups = {
@@ -274,7 +274,7 @@ PICTURES: Mapping[str, tuple[Sequence[str], Draw]] = {
     "tuning": (("reproduce-am", "reproduce-am-beside"), draw_tuning),
     "ratios": (("reproduce-mdp18", "edf", "autrascale"), draw_ratios),
     "match": (("live-match-pools",), draw_match),
-    "night": (("live-policies",), draw_night),
+    "night": (("live-night",), draw_night),
     "gaps": (("rescale", "rescale-cluster", "rescale-state"), draw_gaps),
     "exactness": (
         ("soak", "any-job", "crash", *(f"chaos-{number}" for number in range(1, 5))),

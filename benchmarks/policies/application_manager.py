@@ -8,15 +8,11 @@ it takes beside a job; what tuning saves is measured by `tune`, on days of traff
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
-import yaml
-
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.policies.live.weir_local import run_weir_local
+from benchmarks.policies.live.night import demo_manifest, run_night
 from benchmarks.results import BUILD
-from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.run_record import RecordedRun
 from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
 from weir_operator.wiring.loops import state_directory
@@ -25,7 +21,6 @@ ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, tr
 DURATION = "16 min"
 
 FOLDER = BUILD / "application-manager"
-TRACE = REPOSITORY / "build" / "demo" / "trace.txt"
 NAME = "tuned-beside"
 SECONDS = 900.0
 INTERVAL = "4m"
@@ -41,32 +36,16 @@ BOUND = "2500ms"
 
 def run() -> list[Figure]:
     """Run the job once, and tell what the slow loop did."""
-    subprocess.run(["make", str(TRACE.relative_to(REPOSITORY))], cwd=REPOSITORY, check=True)
-    folder = FOLDER / NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    path, out = folder / "streamapp.yaml", folder / "out"
-    path.write_text(yaml.safe_dump(manifest()))
-    for stale in out.glob("*"):
-        stale.unlink()
-    done = run_weir_local(
-        path,
-        seconds=SECONDS,
-        state=FOLDER / "state",
-        ledger=out,
-        options=("--fresh", "--job-args", f"--out {out}"),
-    )
+    done = run_night(NAME, manifest(), FOLDER, seconds=SECONDS)
     tunings = read_tunings(state_directory(FOLDER / "state", NAME) / TUNINGS)
     versions = () if tunings is None else tunings.versions
     return figures(done, versions)
 
 
 def manifest() -> dict[str, Any]:
-    """Return the StreamApp of the example trips, with the default policy."""
-    app: dict[str, Any] = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
-    app["metadata"]["name"] = NAME
+    """Return the StreamApp of the benchmarks' night, with the default policy."""
+    app = demo_manifest()
     spec = app["spec"]
-    spec["flink"]["job"]["jar"] = str(REPOSITORY / "build/jars/trips.jar")
-    spec["flink"]["job"]["args"][1] = str(TRACE)
     del spec["operatorManager"]["policy"]
     spec["applicationManager"]["interval"] = INTERVAL
     spec["objective"]["responseTime"]["bound"] = BOUND

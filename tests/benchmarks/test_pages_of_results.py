@@ -165,7 +165,7 @@ def test_the_page_of_evidence_shows_the_match_and_the_night_once_they_are_measur
     ]
     kept |= {
         "live-match-pools": a_result(figures=match),
-        "live-policies": a_result(figures=night),
+        "live-night": a_result(figures=night),
     }
 
     page = pages.render_all(kept)["evidence.md"]
