@@ -11,10 +11,11 @@ replaces them without Weir, and often before Weir checks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from weir_operator.errors import (
     JobFailedError,
@@ -148,6 +149,16 @@ class FirstStart:
     """A new value makes a job that ran start from the savepoint again."""
 
 
+class ProgramChecks(Protocol):
+    """Refuses what the manifest does not fit, as `wiring.discovery` does."""
+
+    async def check(self, status: AppStatus, wanted: Revision | None) -> None:
+        """Return if the loops are made for the operators of the job that runs, or shall run."""
+
+    async def check_upgrade(self, journal: RescaleJournal, rest_url: str, jar: str) -> None:
+        """Return if the upgrade's program, a jar on a JobManager, builds a job that fits."""
+
+
 class Lifecycle:
     """One StreamApp's job from its first start to its end."""
 
@@ -161,13 +172,11 @@ class Lifecycle:
         on_change: Callable[[RescaleJournal], None],
         directives: Callable[[], Directives] = Directives,
         models: Mapping[str, OperatorModel] | None = None,
-        check_operators: Callable[[AppStatus, Revision | None], Awaitable[None]] | None = None,
-        check_upgrade: Callable[[RescaleJournal, str, str], Awaitable[None]] | None = None,
+        checks: ProgramChecks | None = None,
     ) -> None:
         clock, store = parts.clock, parts.store
         self._notices = Notices(on_event, clock)
-        self._check_operators = check_operators
-        self._check_upgrade = check_upgrade
+        self._checks = checks
         self._runtime = parts.runtime
         self._jobs = parts.jobs
         self._states = StateFinder(jobs=parts.jobs, runtime=parts.runtime, clock=clock)
@@ -357,8 +366,8 @@ class Lifecycle:
             return await self._keep_suspended(status)
         # A job that was suspended may be another program's by now: its start looks at that.
         was_stopped_before = status.job_id is not None and (status.suspended or status.finished)
-        if self._check_operators is not None and not was_stopped_before:
-            await self._check_operators(status, self._wanted(status))
+        if self._checks is not None and not was_stopped_before:
+            await self._checks.check(status, self._wanted(status))
         if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
             await self._begin(status, self._start.savepoint)
@@ -664,8 +673,8 @@ class Lifecycle:
             return self._refusal
 
         async def check(rest_url: str, jar: str) -> None:
-            if self._check_upgrade is not None:
-                await self._check_upgrade(journal, rest_url, jar)
+            if self._checks is not None:
+                await self._checks.check_upgrade(journal, rest_url, jar)
 
         self._refusal = await self._runtime.find_misfit(revision, pools, check)
         self._refused = asked if self._refusal else None

@@ -213,6 +213,20 @@ class Surroundings:
     """Waits until the next check whether the job runs; `None` waits a second."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deciders:
+    """What decides for one StreamApp."""
+
+    operators: Mapping[str, Operator]
+    """As the manifest has them."""
+    managers: Managers
+    application: ApplicationManager
+    shared: SharedOperators | None = None
+    """Operators that busy vertices may leave; `None` where there are none."""
+    tuning: SlowLoop | None = None
+    """`None` tunes nothing."""
+
+
 class ApplicationController:
     """Steers the job of one StreamApp."""
 
@@ -223,34 +237,29 @@ class ApplicationController:
         directives: Callable[[], Directives],
         gatherer: Gatherer,
         lifecycle: Lifecycle,
-        operators: Mapping[str, Operator],
-        managers: Managers,
-        application: ApplicationManager,
+        deciders: Deciders,
         memory: AppState,
         around: Surroundings,
-        shared: SharedOperators | None = None,
-        tuning: SlowLoop | None = None,
     ) -> None:
-        """Put the loops together; `shared` are operators that busy vertices may leave, if any."""
         clock = around.clock
         self._settings = settings
-        self._operators = operators
+        self._operators = deciders.operators
         self._directives = directives
         self._gatherer = gatherer
         self._lifecycle = lifecycle
-        self._managers = managers
-        self._am = application
+        self._managers = deciders.managers
+        self._am = deciders.application
         self._store = around.store
         self._memory = memory
-        self._tuning = tuning
-        self._shared = shared
+        self._tuning = deciders.tuning
+        self._shared = deciders.shared
         self._clock = clock
         self._wait = around.wait or (lambda: clock.sleep(1.0))
         self._on_tick = around.on_tick
         self._on_trouble = around.on_trouble
         self._notices = Notices(around.on_event, clock)
         self._actor = ChangeExecutor(
-            lifecycle, around.store, buy=application.buy, notices=self._notices
+            lifecycle, around.store, buy=self._am.buy, notices=self._notices
         )
         self._outage = MetricsOutage()
         self._missed = MissedObjective()

@@ -21,7 +21,7 @@ from weir_operator.loop.directives import Directives, LoopSettings, directives_o
 from weir_operator.loop.events import Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
-from weir_operator.loop.loop import ApplicationController, Surroundings
+from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
 from weir_operator.loop.record import RECORDS, LoopStart, TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor
@@ -159,11 +159,13 @@ def assemble(
         directives=directives,
         gatherer=gatherer,
         lifecycle=lifecycle,
-        operators={each.name: each for each in world.operators(app)},
-        managers=managers,
-        application=manager,
-        shared=share_operators(written, plan, job.vertices),
-        tuning=_tuning(app, around, loops, managers, manager, directives),
+        deciders=Deciders(
+            operators={each.name: each for each in world.operators(app)},
+            managers=managers,
+            application=manager,
+            shared=share_operators(written, plan, job.vertices),
+            tuning=_tuning(app, around, loops, managers, manager, directives),
+        ),
         memory=_memory(app, around, loops, managers, manager),
         around=around,
     )
@@ -209,8 +211,7 @@ def _lifecycle(
         directives=directives,
         # A foreign job is as its owner made it: nothing is held against the manifest.
         models=None if foreign else models,
-        check_operators=None if foreign else discovery.check,
-        check_upgrade=None if foreign else discovery.check_upgrade,
+        checks=None if foreign else discovery,
     )
 
 

@@ -19,7 +19,7 @@ from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
-from weir_operator.loop.loop import ApplicationController, Surroundings
+from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
 from weir_operator.loop.record import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.engine import EngineParts, Rescaler
@@ -194,10 +194,12 @@ class Stage:
             directives=lambda: self.directives,
             gatherer=gatherer,
             lifecycle=lifecycle,
-            operators={each.name: each for each in world.operators(self.app)},
-            managers=self.managers,
-            application=manager,
-            shared=self.shared_operators,
+            deciders=Deciders(
+                operators={each.name: each for each in world.operators(self.app)},
+                managers=self.managers,
+                application=manager,
+                shared=self.shared_operators,
+            ),
             memory=self.memory,
             around=Surroundings(
                 store=self.store,

@@ -42,7 +42,7 @@ class Stage:
         self.events = []
         self.changes = []
         self.directives = Directives()
-        self.check_upgrade = None
+        self.checks = None
 
     def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
         parts = engine_parts(self.world, self.store, self.settings)
@@ -55,7 +55,7 @@ class Stage:
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
-            check_upgrade=self.check_upgrade,
+            checks=self.checks,
             models={
                 "match": a_model(
                     name="match", node_types=self.node_types, max_replicas=max_replicas

@@ -209,11 +209,15 @@ async def test_an_upgrade_that_no_node_would_take_leaves_the_job_running_and_com
 async def test_a_refused_program_is_tried_again_only_after_a_while_or_of_another_revision(stage):
     asked = []
 
-    async def refuse(journal, rest_url, jar):
-        asked.append(journal.revision.arguments)
-        raise PermanentError("It builds no job")
+    class Refusing:
+        async def check(self, status, wanted):
+            pass
 
-    stage.check_upgrade, stage.world.tries = refuse, True
+        async def check_upgrade(self, journal, rest_url, jar):
+            asked.append(journal.revision.arguments)
+            raise PermanentError("It builds no job")
+
+    stage.checks, stage.world.tries = Refusing(), True
     stage.directives = asking_for("--version", "1")
     lifecycle = await stage.running()
     stage.directives = asking_for("--version", "2")
