@@ -130,17 +130,23 @@ def even_share(groups: int, parallelism: int) -> float:
 def fullest_shares(keys: KeyShares, max_replicas: int) -> tuple[float, ...]:
     """Return the share of the fullest replica at each parallelism from 1 to the most, of the work.
 
-    What may be chance counts as even. Empty where nothing is uneven beyond that.
+    What may be chance counts as even, and as no better than at fewer replicas. Empty where nothing
+    is uneven beyond that.
     """
     groups = len(keys.by_group)
     shares: list[float] = []
-    uneven = False
+    uneven, least = False, 1.0
     for size in range(1, max_replicas + 1):
         even, share = even_share(groups, size), fullest_share(keys.work or keys.by_group, size)
         chance = CHANCE * math.sqrt(even * (1 - even) / max(keys.counted, 1.0))
         matters = share - even > chance
         uneven = uneven or (matters and share > UNEVEN * even)
-        shares.append(share if matters else even)
+        share = share if matters else even
+        chance = CHANCE * math.sqrt(least * (1 - least) / max(keys.counted, 1.0))
+        if least - chance < share < least:
+            share = least
+        least = min(least, share)
+        shares.append(share)
     return tuple(shares) if uneven else ()
 
 

@@ -75,6 +75,18 @@ def test_few_records_are_uneven_by_chance():
     assert fullest_shares(groups, 4) == ()
 
 
+def test_replicas_help_only_beyond_chance():
+    true = np.zeros(128)
+    true[[0, 4, 70, 71, 72, 73]] = 0.3, 0.1, 0.1, 0.1, 0.2, 0.2
+    drawn = np.random.default_rng(7).multinomial(5000, true) / 5000
+    few = fullest_shares(KeyShares(by_group=tuple(drawn.tolist()), counted=5000), 40)
+    known = fullest_shares(KeyShares(by_group=tuple(true.tolist()), counted=np.inf), 40)
+
+    steps = {round(each, 2) for each in known}
+    assert len(set(few)) == len(steps)
+    assert few == pytest.approx(known, rel=0.05)
+
+
 def test_more_replicas_than_part_the_heavy_groups_are_of_no_use():
     assert most_useful([1.0, 0.6, 0.45, 0.46, 0.44]) == 3
     assert most_useful([1.0]) == 1
