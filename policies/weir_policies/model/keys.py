@@ -142,7 +142,8 @@ def fullest_shares(keys: KeyShares, max_replicas: int) -> tuple[float, ...]:
         matters = share - even > chance
         uneven = uneven or (matters and share > UNEVEN * even)
         share = share if matters else even
-        chance = CHANCE * math.sqrt(least * (1 - least) / max(keys.counted, 1.0))
+        # Of the difference between two parts of the same records.
+        chance = CHANCE * math.sqrt((least + share) / max(keys.counted, 1.0))
         if least - chance < share < least:
             share = least
         least = min(least, share)
