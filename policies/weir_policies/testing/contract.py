@@ -236,12 +236,13 @@ class PolicyContract:
 
         first, again = policy.decide(observation), policy.decide(observation)
 
-        assert first == again
+        # As text: NaN, which stands for what is unknown, is not equal to itself.
+        assert repr(first) == repr(again)
         assert json.dumps(policy.state_dict()) == state
 
     def test_the_same_seed_and_day_give_the_same_decisions(self) -> None:
         """Only the seed decides what is random."""
-        assert learn_a_day(self.build()) == learn_a_day(self.build())
+        assert repr(learn_a_day(self.build())) == repr(learn_a_day(self.build()))
 
     def test_learned_state_survives_a_round_trip_bit_for_bit(self) -> None:
         """What it has learned can be stored and restored."""
@@ -252,7 +253,7 @@ class PolicyContract:
         restored.load_state_dict(json.loads(stored))
 
         assert json.dumps(restored.state_dict(), allow_nan=False) == stored
-        assert learn_a_day(restored, seed=4) == learn_a_day(taught, seed=4)
+        assert repr(learn_a_day(restored, seed=4)) == repr(learn_a_day(taught, seed=4))
 
     def test_stored_state_is_no_window_into_the_policy(self) -> None:
         """Stored state does not change later."""
@@ -442,12 +443,12 @@ class ApplicationPolicyContract:
 
         first, again = policy.decide(seen, CHAIN), policy.decide(seen, CHAIN)
 
-        assert first == again
+        assert repr(first) == repr(again)
         assert json.dumps(policy.state_dict()) == state
 
     def test_the_same_seed_and_day_give_the_same_decisions(self) -> None:
         """Chance comes from the seed alone."""
-        assert learn_a_day_together(self.build()) == learn_a_day_together(self.build())
+        assert repr(learn_a_day_together(self.build())) == repr(learn_a_day_together(self.build()))
 
     def test_learned_state_survives_a_round_trip_bit_for_bit(self) -> None:
         """What it has learned can be stored and restored."""
@@ -458,7 +459,9 @@ class ApplicationPolicyContract:
         restored.load_state_dict(json.loads(stored))
 
         assert json.dumps(restored.state_dict(), allow_nan=False) == stored
-        assert learn_a_day_together(restored, seed=4) == learn_a_day_together(taught, seed=4)
+        assert repr(learn_a_day_together(restored, seed=4)) == repr(
+            learn_a_day_together(taught, seed=4)
+        )
 
     def test_stored_state_is_no_window_into_the_policy(self) -> None:
         """Stored state does not change later."""
