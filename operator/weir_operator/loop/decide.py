@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weir_operator.loop.proposals import Proposal
+from weir_operator.metrics.keys import is_mixed
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
@@ -200,8 +201,7 @@ class ObservedOperator:
         belief = learn_hot_share(
             belief, [each.served for each in measurement.replicas], self._specified
         )
-        if keys is not None and sum(count > 0 for count in deployment) > 1:
-            # Time says little of the groups where some nodes are faster by their type.
+        if keys is not None and is_mixed(deployment):
             keys = replace(keys, work=())
         belief = learn_keys(belief, keys, self._specified.max_replicas)
         believed = believe(belief, self._specified, given=self.given)

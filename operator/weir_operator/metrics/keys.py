@@ -7,7 +7,8 @@ Every task that sends records by key has a text (`java/agent`, `KeyCounts`), a l
 Numbers are to base 36, weights shifted right by SHIFT. Each count is of WIDTH neighbouring key
 groups; what the named keys did not bring is then taken as spread evenly over these. Lines of
 several tasks are added. Where OPERATORS is `.OPERATOR`, the weights are the time that the key
-groups took in a task of that operator, and COUNTED is the number of timed records.
+groups took in a task of that operator, and COUNTED is how many timed records of equal length would
+tell as much.
 
 The shares of the key groups say what each replica gets at any parallelism. Where they are not
 counted, for want of Weir's agent, the rates of the replicas say what one of them gets beyond its
@@ -37,7 +38,7 @@ from weir_policies.model.keys import (
     most_useful,
     replica_shares,
 )
-from weir_policies.model.node_types import NOWHERE
+from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.sharing import fullest_of, predict_utilisation
 from weir_policies.policy import Observation
 
@@ -205,12 +206,17 @@ def report_keys(
             heavy=found.heavy,
             counted=found.counted,
             work=fullest_share(found.work, observations[name].deployment.size)
-            if found.work
+            if found.work and not is_mixed(observations[name].deployment)
             else None,
         )
         for name, found in keys.items()
         if name in observations
     }
+
+
+def is_mixed(deployment: Deployment) -> bool:
+    """Return whether replicas are of several node types: then time says little of key groups."""
+    return sum(count > 0 for count in deployment.counts) > 1
 
 
 def describe_skews(

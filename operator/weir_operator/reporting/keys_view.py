@@ -26,7 +26,7 @@ def describe_shares(report: KeyReport) -> str:
             f"{size} is {1 / size:.1%}"
         )
     if report.work is not None and size > 1:
-        sentence += f", by their time {report.work:.1%} of the work at one replica"
+        sentence += f", and one replica has {report.work:.1%} of the work, by the time of records"
     sentence += f"; key group {report.heaviest} has {report.heaviest_share:.1%}"
     keys = ", ".join(f"{each.label} {each.share:.1%}" for each in report.heavy)
     return f"{sentence}; heaviest keys: {keys}" if keys else sentence

@@ -62,6 +62,12 @@ def test_what_dear_keys_bring_is_said_to_be_of_the_work():
     assert report_keys({"sums": dear}, {"sums": seen()})["sums"].work == pytest.approx(FULLEST[3])
 
 
+def test_of_replicas_on_several_node_types_no_share_of_the_work_is_said():
+    dear = replace(KEYS, work=KEYS.by_group, by_group=(1 / 720,) * 720)
+
+    assert "of the work" not in described(seen((2, 0, 2)), {"sums": dear})
+
+
 def test_on_the_fastest_pool_no_faster_one_is_advised():
     assert "a faster pool" not in described(seen((0, 0, 4)), {"sums": KEYS})
 
