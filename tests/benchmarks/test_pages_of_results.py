@@ -166,6 +166,7 @@ def test_the_page_of_evidence_shows_the_match_and_the_night_once_they_are_measur
     kept |= {
         "live-match-pools": a_result(figures=match),
         "live-night": a_result(figures=night),
+        "keys-live": a_result(figures=[FIGURE]),
     }
 
     page = pages.render_all(kept)["evidence.md"]
