@@ -231,7 +231,7 @@ class ObservedOperator:
                 response_time=response,
                 predicted=predicted,
                 # One that works off what waits, or has a hot key, is busier than is predicted.
-                utilisation=max(busiest, *measurement.utilisation),
+                utilisation=max([busiest, *measurement.utilisation]),
             )
         self._belief = belief
         self._believed = None

@@ -111,6 +111,12 @@ def test_the_service_time_is_brought_to_a_core_of_speed_one():
     assert observation.model == manager.model
 
 
+def test_an_interval_in_which_no_replica_was_measured_is_observed():
+    observation = observed(a_manager(), replace(a_measurement(), replicas=()))
+
+    assert observation.model.network_time == 0
+
+
 def test_replicas_are_shown_by_node_type_then_by_id():
     measurement = a_measurement()
     busy = {"a": 0.9, "b": 0.2}
