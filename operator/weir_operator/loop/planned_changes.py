@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TypedDict, Unpack
 
 from weir_operator.clock import Clock
 from weir_operator.loop.proposals import count_per_pool
@@ -127,10 +127,29 @@ def _subject(journal: RescaleJournal) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
+class ChangeParts(TypedDict, total=False):
+    """What only some changes have, as in `plan`."""
+
+    restore_path: str | None
+    change_id: str | None
+    replace: tuple[str, ...]
+    avoid: tuple[str, ...]
+    revision: Revision | None
+    by_checkpoint: bool
+    superseded: tuple[str, ...]
+    restore_nonce: int | None
+
+
 def plan_from(
-    status: AppStatus, kind: Kind, reason: str, target: Deployments, *, now: float, **more: Any
+    status: AppStatus,
+    kind: Kind,
+    reason: str,
+    target: Deployments,
+    *,
+    now: float,
+    **more: Unpack[ChangeParts],
 ) -> RescaleJournal:
-    """Return the journal of a change of the job that runs; `more` is as in `plan`."""
+    """Return the journal of a change of the job that runs."""
     source, job = status.deployments, status.job_id
     return plan(
         kind=kind, reason=reason, now=now, source=source, target=target, old_job=job, **more
