@@ -2,11 +2,15 @@
 
 import json
 import shutil
+import socket
+import subprocess
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import requests
 import yaml
 from typer.testing import CliRunner
 
@@ -30,16 +34,69 @@ def weir(*arguments):
     return CliRunner().invoke(app, ["estimate", *map(str, arguments)])
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def in_prometheus(series, folder):
+    write_blocks(series, folder)
+    return serving(folder, "--query.max-samples=40000")
+
+
+@contextmanager
+def in_victoria_metrics(series, folder):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    url = f"http://{address}"
+    command = [
+        "victoria-metrics",
+        f"-storageDataPath={folder / 'data'}",
+        f"-httpListenAddr={address}",
+        "-retentionPeriod=100y",
+        "-search.maxPointsPerTimeseries=100",
+    ]
+    samples = "\n".join(
+        f"{each.name}{{{labels_of(each)}}} {value} {round(1000 * time)}"
+        for each in series
+        for time, value in zip(each.times.tolist(), each.values.tolist(), strict=True)
+    )
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        while not answers(f"{url}/health"):
+            assert process.poll() is None, (folder / "log").read_text()
+        requests.post(f"{url}/api/v1/import/prometheus", data=samples).raise_for_status()
+        # What is imported can be read only after a flush.
+        requests.get(f"{url}/internal/force_flush").raise_for_status()
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def labels_of(series):
+    return ",".join(f'{name}="{value}"' for name, value in series.labels.items())
+
+
+def answers(url):
+    try:
+        return requests.get(url).ok
+    except requests.ConnectionError:
+        return False
+
+
+SERVERS = {
+    "prometheus": (in_prometheus, ("prometheus", "promtool")),
+    "victoria-metrics": (in_victoria_metrics, ("victoria-metrics",)),
+}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request, tmp_path_factory):
     """Run a server with the made-up job, and another job; yield its address."""
-    for program in ("prometheus", "promtool"):
+    start, programs = SERVERS[request.param]
+    for program in programs:
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is missing: apt-get install prometheus (Debian)")
-    folder = tmp_path_factory.mktemp("prometheus")
+            pytest.skip(f"{program} is missing: apt-get install {request.param} (Debian)")
     other = MadeUpJob(name="fraud", runs=(Run(end=3600.0, job_id="f"),))
-    write_blocks([*JOB.series(), *other.series()], folder)
-    with serving(folder, "--query.max-samples=40000") as url:
+    series = [*JOB.series(), *other.series()]
+    with start(series, tmp_path_factory.mktemp(request.param)) as url:
         yield url
 
 
