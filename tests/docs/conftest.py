@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
 
@@ -132,7 +132,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_example("routes")
     for state in ("build/demo/state/default.trips", "var/lib/weir/streams.trips"):
         write_records(folder / state, 10)
-        RecordStore(folder / state / "records.sqlite").write([_a_tick()])
+        with closing(RecordStore(folder / state / "records.sqlite")) as records:
+            records.write([_a_tick()])
         fitted = find_fitted(folder / state)
         fitted.parent.mkdir()
         shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
