@@ -55,7 +55,8 @@ def read_document(text: str) -> object:
     """Return the one YAML document in `text` as plain values.
 
     Raises:
-        InvalidStreamAppError: It is not YAML (with the line), or not one document.
+        InvalidStreamAppError: It is not YAML (with the line, where that is known), or not one
+            document.
     """
     try:
         documents = [each for each in yaml.load_all(text, _UniqueKeys) if each is not None]
@@ -71,6 +72,11 @@ def read_document(text: str) -> object:
     except yaml.YAMLError as error:
         raise _invalid(
             f"expected YAML, got an error ({error}); remove characters that are not text"
+        ) from error
+    except ValueError as error:  # of a value that looks like a date or number, without its line
+        raise _invalid(
+            f"expected YAML, got a value that cannot be read ({error}); correct it, or write it "
+            "in quotes"
         ) from error
     if len(documents) != 1:
         raise _invalid(

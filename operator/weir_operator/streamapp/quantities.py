@@ -48,7 +48,6 @@ class Quantity:
     within: ClassVar[str | None] = None
     """CEL for its range, `self` being a text that the pattern has."""
     remedy: ClassVar[str] = "correct the number or its unit"
-    remedy_for_number: ClassVar[str] = "write it as text with a unit"
 
     def __str__(self) -> str:
         """Return the text as written."""
@@ -66,8 +65,13 @@ class Quantity:
         if isinstance(value, str):
             return cls(value)  # type: ignore[call-arg]  # subclasses are dataclasses of one text
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise cls.refusal(cls.remedy_for_number.format(value))
+            raise cls.refuse_number(value)
         raise cls.refusal("write it as text")
+
+    @classmethod
+    def refuse_number(cls, number: float) -> PydanticCustomError:
+        """Return the error for a number that is not written as text."""
+        return cls.refusal("write it as text with a unit")
 
     @classmethod
     def refusal(cls, remedy: str) -> PydanticCustomError:
@@ -147,7 +151,6 @@ class Cpu(Quantity):
 
     pattern = r"([0-9]+m|[0-9]+(\.[0-9]{1,3})?)"
     expected = f'a CPU quantity above zero and at most {MOST_CORES}, such as 250m, "1" or "1.5"'
-    remedy_for_number = 'write "{:g}" in quotes'
     longest = 16
     within = (
         "quantity(self).isGreaterThan(quantity('0'))"
@@ -164,6 +167,15 @@ class Cpu(Quantity):
         if cores > MOST_CORES:
             raise self.refusal("choose a size that fits on a node")
         object.__setattr__(self, "cores", cores)
+
+    @classmethod
+    def refuse_number(cls, number: float) -> PydanticCustomError:
+        """Return the error for a number without quotes, in which it may be wrong, too."""
+        try:
+            text = cls(write_number(number)).text
+        except PydanticCustomError as wrong_in_quotes:
+            return wrong_in_quotes
+        return cls.refusal(f'write "{text}" in quotes')
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -234,7 +246,9 @@ class _Number:
 
     def _read(self, value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise self._refusal(f'write "{value:.6g}" in quotes')
+            text = write_number(value)
+            self._read(text)  # raises where it is wrong in quotes, too
+            raise self._refusal(f'write "{text}" in quotes')
         if not isinstance(value, str):
             raise self._refusal("write it as text")
         if len(value) > _LONGEST_NUMBER or not re.fullmatch(_NUMBER, value):
@@ -281,6 +295,8 @@ _LONGEST_NUMBER = 14
 
 def write_number(value: float) -> str:
     """Return a number as a manifest has it, with at most six digits behind the point."""
+    if isinstance(value, int):  # it may be too large for a float
+        return str(value)
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 

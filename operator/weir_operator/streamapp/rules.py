@@ -235,7 +235,7 @@ def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistak
                 yield Mistake(
                     ("nodePools", index, "price"), None,
                     "a price for every pool, because there are several",
-                    f"add the price of one CPU of {pool.name} per hour, such as 0.04",
+                    f'add the price of one CPU of {pool.name} per hour, such as "0.04"',
                 )  # fmt: skip
 
 

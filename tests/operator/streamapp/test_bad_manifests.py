@@ -35,6 +35,18 @@ def test_large_limits_and_empty_lists_are_written_for_people():
     assert "expected a decimal number above 0 and at most 1,000,000 in quotes" in price
 
 
+@pytest.mark.parametrize("number", [10**400, 1e300, float("inf"), float("nan")])
+def test_a_number_that_no_quotes_make_right_is_not_to_be_quoted(number):
+    manifest = a_manifest(nodePools=[SMALL | {"price": number, "sizes": [number]}])
+
+    with pytest.raises(InvalidStreamAppError) as refusal:
+        parse_manifest(manifest)
+
+    size, price = refusal.value.mistakes
+    assert size.endswith("; correct the number or its unit")
+    assert price.endswith("; correct the number")
+
+
 OWNED = [
     ("jobmanager.rpc.address", "remove it"),
     ("rest.port", "remove it"),

@@ -152,6 +152,14 @@ def test_other_encodings_are_refused(tmp_path):
     assert "save the manifest as UTF-8" in refusal(tmp_path / "app.yaml", b"kind: \xff")
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "2026-13-45"], ids=["number", "date"])
+def test_what_only_looks_like_a_number_or_a_date_is_refused(tmp_path, value):
+    sentence = refusal(tmp_path / "app.yaml", f"kind: StreamApp\nspec: {value}\n")
+
+    assert "expected YAML, got a value that cannot be read" in sentence
+    assert sentence.endswith("write it in quotes")
+
+
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a: 1\n---\nb: 2\n", 2)])
 def test_a_file_holds_one_document(tmp_path, text, count):
     sentence = refusal(tmp_path / "app.yaml", text)
