@@ -4,13 +4,14 @@ The parameters of a check name the sections that it reads. So if one section has
 check that does not read it still runs, and all mistakes are reported at once.
 
 In Python only: that names are unique, which the API server itself checks for lists with a key; and
-that a vertex is in one operator, and that floors and a limit on cost can be kept, which costs the
-API server's estimator too much.
+that a vertex is in one operator, that a fallback fits, and that floors and a limit on cost can be
+kept, which costs the API server's estimator too much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from weir_operator.streamapp.flink import Flink
@@ -290,6 +291,33 @@ def fallback_names_known(
         yield from _impossible_deployment(here, deployment, node_pools, known.get(name))
 
 
+def fallback_fits_its_bounds(
+    node_pools: Sequence[NodePool], operators: Sequence[Operator], fallback: Fallback
+) -> Iterator[Mistake]:
+    """Refuse a fallback above what an operator may have, or above what a pool holds."""
+    named = fallback.named or {}
+    for operator in operators or (Operator(name=WHOLE_JOB),):
+        if sum(named.get(operator.name, {}).values()) > operator.max_replicas:
+            yield Mistake(
+                ("fallback", "named", operator.name), named[operator.name],
+                f"at most maxReplicas = {operator.max_replicas} replicas of {operator.name}",
+                "remove replicas, or raise maxReplicas",
+            )  # fmt: skip
+    for pool in node_pools:
+        used = sum(
+            count
+            for deployment in named.values()
+            for node_type, count in deployment.items()
+            if node_type.split("/")[0] == pool.name
+        )
+        if pool.max_replicas is not None and used > pool.max_replicas:
+            yield Mistake(
+                ("fallback", "named"), used,
+                f"at most {pool.max_replicas} replicas in pool {pool.name}, its maxReplicas",
+                "remove replicas, or raise the pool's maxReplicas",
+            )  # fmt: skip
+
+
 def windows_name_known(
     operators: Sequence[Operator], windows: Sequence[Window]
 ) -> Iterator[Mistake]:
@@ -307,11 +335,9 @@ def floors_can_be_kept(
     """Refuse a floor above what an operator may have, and floors above what pools hold together."""
     known = {operator.name: operator for operator in operators or (Operator(name=WHOLE_JOB),)}
     own = {name: operator.min_replicas for name, operator in known.items()}
-    for name, floor in own.items():
-        if name != WHOLE_JOB:
-            place = [operator.name for operator in operators].index(name)
-            path = ("operators", place, "minReplicas")
-            yield from _floor_beyond_bounds(path, floor, known[name], node_pools)
+    for place, operator in enumerate(operators):
+        path = ("operators", place, "minReplicas")
+        yield from _floor_beyond_bounds(path, operator.min_replicas, operator, node_pools)
     yield from _floors_beyond_pools(("operators",), own, known, node_pools)
     for index, window in enumerate(windows):
         here = ("windows", index, "minReplicas")
@@ -338,8 +364,8 @@ def cost_can_be_kept(
     limit, named = objective.max_cost_per_hour, flink.job_manager.pool
     paid = [pool for pool in node_pools if named is None or pool.name == named][:1]
     known = {operator.name: operator for operator in operators or (Operator(name=WHOLE_JOB),)}
-    cheapest = {name: _find_cheapest(node_pools, each) for name, each in known.items()}
-    if limit is None or not paid or None in cheapest.values():
+    places = {name: _list_places(node_pools, each) for name, each in known.items()}
+    if limit is None or not paid or not all(places.values()):
         return
     job_manager = flink.job_manager
     first = price_of(paid[0], cores=job_manager.cpu.cores, memory=job_manager.memory.bytes)
@@ -349,7 +375,7 @@ def cost_can_be_kept(
         cost = first + sum(
             _price_written(node_pools, each.fixed)
             if each.fixed is not None
-            else floors.get(name, 1) * (cheapest[name] or 0.0)
+            else _price_of_floor(places[name], floors.get(name, 1))
             for name, each in known.items()
         )
         return round(cost, _DECIMALS)
@@ -368,7 +394,7 @@ def cost_can_be_kept(
         yield Mistake(("operators",), write_number(add_up(own)), expected, remedy)
         return
     initial = add_up(own) + sum(
-        _price_written(node_pools, each.initial) - each.min_replicas * (cheapest[name] or 0.0)
+        _price_written(node_pools, each.initial) - _price_of_floor(places[name], each.min_replicas)
         for name, each in known.items()
         if each.initial is not None
     )
@@ -452,6 +478,7 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     operators_fit_their_pools,
     job_manager_uses_known_pool,
     fallback_names_known,
+    fallback_fits_its_bounds,
     windows_name_known,
     floors_can_be_kept,
     cost_can_be_kept,
@@ -490,9 +517,14 @@ def _floors_beyond_pools(
     operators: Mapping[str, Operator],
     node_pools: Sequence[NodePool],
 ) -> Iterator[Mistake]:
-    """Refuse floors of operators of the same pools that these do not hold together."""
-    for pools in dict.fromkeys(operator.pools for operator in operators.values()):
-        names = [name for name, each in operators.items() if each.pools == pools]
+    """Refuse floors that pools do not hold together, of operators that may use no other pool."""
+    every = frozenset(pool.name for pool in node_pools)
+    usable = {
+        name: every if each.pools is None else frozenset(each.pools)
+        for name, each in operators.items()
+    }
+    for pools in dict.fromkeys(usable.values()):
+        names = [name for name, own in usable.items() if own <= pools]
         asked, held = sum(floors[name] for name in names), _hold(node_pools, pools)
         if held is not None and len(names) > 1 and asked > held:
             yield Mistake(
@@ -502,17 +534,29 @@ def _floors_beyond_pools(
             )  # fmt: skip
 
 
-def _find_cheapest(node_pools: Sequence[NodePool], operator: Operator) -> float | None:
-    """Return what a replica costs at least, currency per hour; `None` where it has no place."""
-    return min(
+def _list_places(node_pools: Sequence[NodePool], operator: Operator) -> list[tuple[float, float]]:
+    """Return what a replica costs at least in each pool of an operator, the cheapest first.
+
+    Beside the price, currency per hour, stands how many replicas the pool holds, `inf` where it has
+    no limit. That other operators use the pool, too, is left out.
+    """
+    return sorted(
         (
-            price_of(pool, cores=size.cores, memory=pool.memory.bytes)
-            for pool in node_pools
-            if operator.pools is None or pool.name in operator.pools
-            for size in pool.sizes
-        ),
-        default=None,
+            min(price_of(pool, cores=each.cores, memory=pool.memory.bytes) for each in pool.sizes),
+            math.inf if pool.max_replicas is None else pool.max_replicas,
+        )
+        for pool in node_pools
+        if operator.pools is None or pool.name in operator.pools
     )
+
+
+def _price_of_floor(places: Sequence[tuple[float, float]], floor: int) -> float:
+    """Return what so many replicas cost at least; those that no pool holds cost nothing."""
+    cost, lacking = 0.0, float(floor)
+    for price, held in places:
+        count = min(lacking, held)
+        cost, lacking = cost + count * price, lacking - count
+    return cost
 
 
 def _price_written(node_pools: Sequence[NodePool], deployment: Deployment) -> float:
@@ -525,7 +569,7 @@ def _price_written(node_pools: Sequence[NodePool], deployment: Deployment) -> fl
     )
 
 
-def _hold(node_pools: Sequence[NodePool], names: Sequence[str] | None) -> int | None:
+def _hold(node_pools: Sequence[NodePool], names: Collection[str] | None) -> int | None:
     limits = [each.max_replicas for each in node_pools if names is None or each.name in names]
     known = [each for each in limits if each is not None]
     return sum(known) if known and len(known) == len(limits) else None

@@ -222,6 +222,21 @@ TABLE = [
             {"name": "match", "minReplicas": 2, "pools": ["large"]},
             {"name": "enrich", "minReplicas": 2, "pools": ["large"]}),
         "spec.operators", "4", "lower minReplicas of one of them", by_server=False),
+    Bad("a floor above what the pools of an operator called job hold", operators(
+            {"name": "job", "minReplicas": 4, "pools": ["large"]}),
+        "spec.operators[0].minReplicas", "4", "raise maxReplicas of a pool", by_server=False),
+    Bad("floors above what pools hold of which one operator may use fewer",
+        {"nodePools": [SMALL | {"maxReplicas": 2}, LARGE], "operators": [
+            {"name": "match", "minReplicas": 3, "pools": ["large"]},
+            {"name": "enrich", "minReplicas": 3}]},
+        "spec.operators", "6", "lower minReplicas of one of them", by_server=False),
+    Bad("a fallback above the operator's limit", operators({"name": "match", "maxReplicas": 3})
+        | {"fallback": {"deployment": "Named", "named": {"match": {"small/250m": 4}}}},
+        "spec.fallback.named.match", '{"small/250m": 4}', "raise maxReplicas", by_server=False),
+    Bad("a fallback above the pool's limit", operators({"name": "match"}, {"name": "enrich"})
+        | {"fallback": {"deployment": "Named",
+                        "named": {"match": {"large/1": 2}, "enrich": {"large/2": 2}}}},
+        "spec.fallback.named", "4", "raise the pool's maxReplicas", by_server=False),
     Bad("a floor by a window above the limit", operators({"name": "match", "maxReplicas": 3})
         | {"windows": [WINDOW | {"minReplicas": {"match": 4}}]},
         "spec.windows[0].minReplicas.match", "4", "lower it, or raise maxReplicas",
@@ -241,6 +256,11 @@ TABLE = [
         operators({"name": "match", "minReplicas": 10})
         | {"objective": BOUND | {"maxCostPerHour": "0.1"}},
         "spec.operators", "'0.12'", "raise spec.objective.maxCostPerHour", by_server=False),
+    Bad("a floor that costs more than the limit because its cheap pool is small",
+        {"nodePools": [SMALL | {"maxReplicas": 1}, LARGE],
+         "operators": [{"name": "match", "minReplicas": 3}],
+         "objective": BOUND | {"maxCostPerHour": "0.1"}},
+        "spec.operators", "'0.13'", "raise spec.objective.maxCostPerHour", by_server=False),
     Bad("a floor by a window that costs more than the limit",
         operators({"name": "match"})
         | {"objective": BOUND | {"maxCostPerHour": "0.1"},
