@@ -6,6 +6,8 @@ operator or a pool that the manifest does not have is a `KeyError`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import WHOLE_JOB as WHOLE_JOB
 from weir_operator.streamapp.operators import Operator
@@ -76,16 +78,23 @@ def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
     return None if fixed is None else Deployment.from_named(fixed, node_types(app, operator_name))
 
 
-def initial_deployment(app: StreamApp, operator_name: str, *, cheapest: bool = False) -> Deployment:
+def initial_deployment(
+    app: StreamApp,
+    operator_name: str,
+    *,
+    cheapest: bool = False,
+    taken: Mapping[str, int] | None = None,
+) -> Deployment:
     """Return what the first start uses: as fixed, as written, or `minReplicas` of the largest size.
 
     The largest size of the operator's first pools, because a first start has a cold JVM and knows
-    no rate; scaling in is then the first decision.
+    no rate; scaling in is then the first decision. Where no pool has room, in the first one.
 
     Args:
         app: The manifest.
         operator_name: The operator.
         cheapest: Whether to begin with the cheapest size instead, where nothing is written.
+        taken: Replicas of the other operators, by pool.
     """
     operator = operator_named(app, operator_name)
     types = node_types(app, operator_name)
@@ -98,10 +107,15 @@ def initial_deployment(app: StreamApp, operator_name: str, *, cheapest: bool = F
         if cheapest:
             firsts.sort(key=lambda first: prices[f"{first[0].name}/{first[1]}"])
         for pool, size in firsts:
-            count = lacking if pool.max_replicas is None else min(lacking, pool.max_replicas)
+            used = (taken or {}).get(pool.name, 0)
+            room = lacking if pool.max_replicas is None else max(pool.max_replicas - used, 0)
+            count = min(lacking, room)
             if count:
                 written[f"{pool.name}/{size}"] = count
             lacking -= count
+        if lacking:
+            first = f"{firsts[0][0].name}/{firsts[0][1]}"
+            written[first] = written.get(first, 0) + lacking
     return Deployment.from_named(written, types)
 
 

@@ -25,6 +25,7 @@ from weir_operator.loop.decide import (
     SeparateManagers,
 )
 from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.proposals import count_per_pool
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
@@ -196,16 +197,32 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
     )
 
 
-def initial_deployments(app: StreamApp) -> Deployments:
-    """Return what the first start uses: smaller sizes where the largest cost too much."""
+def initial_deployments(app: StreamApp, kept: Deployments | None = None) -> Deployments:
+    """Return what the first start uses: smaller sizes where the largest cost too much.
+
+    Args:
+        app: The manifest.
+        kept: Of operators that run already, which stays as it is.
+    """
+    names = world.operator_names(app)
+    # Those that can go nowhere else choose first.
+    in_turn = sorted(
+        names,
+        key=lambda name: (
+            not (world.operator_named(app, name).fixed or world.operator_named(app, name).initial),
+            len(world.pools_of(app, name)),
+        ),
+    )
 
     def begin(*, cheapest: bool) -> Deployments:
-        return {
-            name: world.initial_deployment(app, name, cheapest=cheapest).named(
-                world.node_types(app, name)
-            )
-            for name in world.operator_names(app)
-        }
+        found: dict[str, Mapping[str, int]] = {name: (kept or {}).get(name, {}) for name in names}
+        for name in in_turn:
+            if not found[name]:
+                taken = count_per_pool(found.values())
+                found[name] = world.initial_deployment(
+                    app, name, cheapest=cheapest, taken=taken
+                ).named(world.node_types(app, name))
+        return found
 
     first, limit = begin(cheapest=False), app.spec.objective.max_cost_per_hour
     cost = cost_per_hour(first, prices(app), job_manager=world.job_manager_price(app))

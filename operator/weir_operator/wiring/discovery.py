@@ -23,8 +23,8 @@ from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.revision import Revision
-from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring.assembly import initial_deployments
 from weir_operator.wiring.vertices import (
     describe_operators,
     describe_parallelism,
@@ -188,11 +188,7 @@ class Discovery:
         vertices = vertices_of(app)
         if vertices == revision.vertices:
             return journal
-        target = {
-            name: journal.target.get(name)
-            or world.initial_deployment(app, name).named(world.node_types(app, name))
-            for name in world.operator_names(app)
-        }
+        target = initial_deployments(app, journal.target)
         asked = journal.fingerprint_asked or ""
         revision = revision.model_copy(update={"vertices": vertices, "graph": None})
         return journal.model_copy(

@@ -42,3 +42,47 @@ def test_a_job_that_is_found_to_have_too_many_operators_for_its_sizes_gets_no_lo
 
     with pytest.raises(PermanentError, match="at most 3 sizes, because the job has 251 operators"):
         assembly.operator_managers(app)
+
+
+SMALL_AND_LARGE = [
+    {"name": "small", "sizes": ["1"], "price": "0.04", "maxReplicas": 4},
+    {"name": "large", "sizes": ["1"], "price": "0.05"},
+]
+
+
+def test_the_first_start_keeps_the_limits_of_pools_that_operators_share():
+    app = a_stream_app(
+        nodePools=SMALL_AND_LARGE,
+        operators=[{"name": "match", "minReplicas": 3}, {"name": "sink", "minReplicas": 3}],
+    )
+
+    assert assembly.initial_deployments(app) == {
+        "match": {"small/1": 3},
+        "sink": {"small/1": 1, "large/1": 2},
+    }
+
+
+def test_operators_that_can_go_nowhere_else_start_where_they_can():
+    app = a_stream_app(
+        nodePools=SMALL_AND_LARGE,
+        operators=[
+            {"name": "read", "minReplicas": 3},
+            {"name": "match", "minReplicas": 2, "pools": ["small"]},
+            {"name": "sink", "initial": {"small/1": 1}},
+        ],
+    )
+
+    assert assembly.initial_deployments(app) == {
+        "read": {"small/1": 1, "large/1": 2},
+        "match": {"small/1": 2},
+        "sink": {"small/1": 1},
+    }
+
+
+def test_what_runs_already_stays_and_takes_its_room():
+    app = a_stream_app(nodePools=SMALL_AND_LARGE, operators=[{"name": "match"}, {"name": "sink"}])
+
+    assert assembly.initial_deployments(app, {"sink": {"small/1": 4}}) == {
+        "match": {"large/1": 1},
+        "sink": {"small/1": 4},
+    }
