@@ -528,6 +528,16 @@ class CostCap:
 
 
 def _pays_for(observation: Observation, replicas: int) -> bool:
-    limit = observation.max_price
-    cheapest = min(each.price for each in observation.model.node_types)
-    return limit is None or replicas * cheapest <= limit * CHEAPER
+    """Return whether an operator may cost what a floor costs at least, where its pools have room.
+
+    Replicas that no pool holds cost nothing: it is not the limit that keeps them back.
+    """
+    if observation.max_price is None:
+        return True
+    cost, lacking, room = 0.0, replicas, dict[str, int]()
+    for each in sorted(observation.model.node_types, key=lambda each: each.price):
+        held = replicas if each.pool_limit is None else each.pool_limit
+        count = min(lacking, room.setdefault(each.pool, held))
+        room[each.pool] -= count
+        cost, lacking = cost + count * each.price, lacking - count
+    return cost <= observation.max_price * CHEAPER

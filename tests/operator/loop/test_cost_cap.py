@@ -1,6 +1,7 @@
 """No decision makes a StreamApp cost more than `objective.maxCostPerHour`."""
 
 import math
+from dataclasses import replace
 
 from tests.operator.loop.am_setting import CURRENT, FLOW, TYPES, wishing
 from weir_operator.loop.arbitrate import ApplicationManager
@@ -147,6 +148,22 @@ def test_it_says_which_floor_it_does_not_pay_for():
 
     assert "objective.maxCostPerHour = 0.08" in told
     assert "match has a floor of 6 by its minReplicas" in told
+
+
+def test_it_says_which_floor_it_does_not_pay_for_once_the_cheap_pool_is_full():
+    cheap, dear = replace(TYPES[0], pool="cheap", pool_limit=1), replace(TYPES[1], pool="dear")
+    model = a_model(node_types=(cheap, dear))
+    floors = floors_at(
+        Directives(operators=(Operator(name="match", min_replicas=3),)), 0.0, ahead=0.0
+    )
+    money = cheap.price + 1.5 * dear.price
+    cap = a_cap(JOB_MANAGER + money)
+    seen = an_observation(model=model, deployment=Deployment((1, 0)), min_replicas=3)
+
+    told = cap.describe(cap.limit_observations({"match": seen}, []), [], floors)
+
+    assert 3 * cheap.price < money
+    assert "match has a floor of 3 by its minReplicas" in told
 
 
 def test_it_says_what_it_keeps_from_enough_replicas():
