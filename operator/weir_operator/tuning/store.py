@@ -177,7 +177,13 @@ class TuningStore:
         """Return what was saved last for the same key, or a fresh state."""
         state = read_tunings(self._path)
         if state is None and self._path.exists():  # the next tuning writes it again
-            self._path.replace(self._path.with_suffix(".unreadable"))
+            aside = self._path.with_suffix(".unreadable")
+            self._path.replace(aside)
+            log.warning(
+                "tunings are of another version of Weir, or cannot be read, so tuning starts over: "
+                "install that version to use them",
+                kept=str(aside),
+            )
         if state is None or _without_nulls(state.key) != _without_nulls(self._key):
             return self.fresh()
         return state

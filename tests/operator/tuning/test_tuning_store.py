@@ -4,6 +4,7 @@ import json
 
 import pytest
 from pydantic import JsonValue
+from structlog.testing import capture_logs
 
 from tests.operator.tuning.fakes import an_answer
 from weir_operator.tuning.store import TuningState, TuningStore, Version, read_tunings
@@ -65,10 +66,15 @@ def test_tunings_that_cannot_be_read_are_kept_aside(tmp_path, text):
     path.write_text(text)
 
     store = TuningStore(path, key={"app": "trips"})
-    store.save(store.load())
+    with capture_logs() as logs:
+        found = store.load()
+    store.save(found)
 
-    assert (tmp_path / "tuning.unreadable").read_text() == text
+    aside = tmp_path / "tuning.unreadable"
+    assert aside.read_text() == text
     assert read_tunings(path) == store.fresh()
+    assert "install that version to use them" in logs[-1]["event"]
+    assert logs[-1]["kept"] == str(aside)
 
 
 @pytest.mark.parametrize(
