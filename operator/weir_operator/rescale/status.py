@@ -229,10 +229,10 @@ def read_status(kept: Mapping[str, object], *, place: str, remove: str) -> AppSt
         PermanentError: A newer Weir wrote it, or it is not a status of Weir.
     """
     version = kept.get("version", STATE_VERSION)
-    if isinstance(version, int) and version > STATE_VERSION:
+    if not isinstance(version, int) or version > STATE_VERSION:  # this one writes whole numbers
         raise PermanentError(
             f"{place}: expected state of version {STATE_VERSION} or older, got "
-            f"version {version}, which a newer Weir wrote; install that version again"
+            f"version {version!r:.40}, which a newer Weir wrote; install that version again"
         )
     try:
         return AppStatus.model_validate({**kept, "version": STATE_VERSION})

@@ -44,12 +44,15 @@ async def test_what_was_saved_is_read_by_the_next_controller(api):
     assert KubernetesStatusStore(await open_writer(api, "two/1")).load() == status
 
 
-async def test_a_state_of_a_newer_weir_is_left_alone_and_the_sentence_says_which_to_install(api):
+@pytest.mark.parametrize("version", [STATE_VERSION + 1, "2", 1.5, None])
+async def test_a_state_of_a_newer_weir_is_left_alone_and_the_sentence_says_which_to_install(
+    api, version
+):
     store = KubernetesStatusStore(await open_writer(api))
     await store.save(a_status())
-    api.objects[PATH]["status"]["controller"]["version"] = STATE_VERSION + 1
+    api.objects[PATH]["status"]["controller"]["version"] = version
 
-    with pytest.raises(PermanentError, match="version 2"):
+    with pytest.raises(PermanentError, match=f"got version {version!r}, .* install that version"):
         KubernetesStatusStore(await open_writer(api, "two/1"))
 
     assert api.objects[PATH]["status"]["controller"]["job_id"] == "j1"
