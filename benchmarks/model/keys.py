@@ -131,7 +131,7 @@ def _judge(law: str, text: str) -> list[Figure]:
     """Return how far what was counted under a law is from the law."""
     truth = _shares_of(law)
     by_group = shares_of_groups(truth, GROUPS)
-    [found] = read_keys([text]).values()
+    [found] = read_keys([text], {text.split(" ")[0]}).values()
     errors = [
         abs(fullest_share(found.by_group, size) / fullest_share(by_group, size) - 1)
         for size in range(1, 21)

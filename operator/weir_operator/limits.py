@@ -78,6 +78,9 @@ KEY_LINE = 4096
 """Characters of what the agent counted of the keys of one output."""
 MAX_KEY_GROUPS = 32768
 """Of an operator; Flink has no more."""
+KEY_GROUPS = 2**20
+"""Key groups of all operators of a job whose counts are read: 30 operators with the most that Flink
+has, or 1,400 with 720. Each takes up to 100 bytes."""
 KEY_TASKS = 16
 """Tasks whose counts of keys are asked for at once, with up to eight outputs of 768 counts each."""
 MAX_KEY_TASKS = 500

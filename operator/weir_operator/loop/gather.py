@@ -182,7 +182,8 @@ class Gatherer:
         if self._topology is None or self._topology_of is None or self._topology_of[0] != job:
             return {}
         try:
-            return read_keys(await self._jobs.key_texts(self._topology_of[0], self._topology))
+            texts = await self._jobs.key_texts(self._topology_of[0], self._topology)
+            return read_keys(texts, self._topology.operators)
         except (TemporaryError, PermanentError) as error:
             log.info("no counts of keys", reason=str(error))
             return {}

@@ -18,14 +18,14 @@ partition of a source: what waits in one waits for its reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus
 
 import numpy as np
 
 from weir_operator.errors import PermanentError
-from weir_operator.limits import KEY_LINE, MAX_KEY_GROUPS
+from weir_operator.limits import KEY_GROUPS, KEY_LINE, MAX_KEY_GROUPS
 from weir_operator.metrics.values import AppMeasurement, PartitionMeasurement
 from weir_policies.model.arrays import Floats
 from weir_policies.model.keys import (
@@ -43,32 +43,49 @@ from weir_policies.model.sharing import fullest_of, predict_utilisation
 from weir_policies.policy import Observation
 
 MOST_KEYS = 5
-"""Keys of an operator that are named."""
+"""Keys of an operator that are named, and of a line that are read: the agent writes no more."""
 NAMED_FROM = 0.008
 """Part of the records from which a key is named: less than 1 %, which may be counted too low."""
 _LONGEST = 40  # characters of a key's text
+_GREATEST = 2**63 - 1  # a long of Java
 
 
-def read_keys(texts: Iterable[str]) -> dict[str, KeyShares]:
+def read_keys(texts: Iterable[str], operators: Collection[str]) -> dict[str, KeyShares]:
     """Return what was counted of each operator's keys, by the operator's name.
 
     Where an operator has inputs of different numbers of key groups, the one with most records
     counts.
 
+    Args:
+        texts: Of all tasks.
+        operators: Those of the job; lines of others are left out.
+
     Raises:
-        PermanentError: A text is not what the agent writes.
+        PermanentError: A text is not what the agent writes, or there are too many key groups.
     """
     found: dict[tuple[str, int], _Sum] = {}
+    groups_held = 0
     for text in texts:
         for line in text.splitlines():
             try:
-                operators, counts = _read_line(line)
-            except (ValueError, IndexError, OverflowError) as error:
+                receivers, counts = _read_line(line)
+            except (ValueError, IndexError) as error:
                 raise PermanentError(
                     f"Expected counts of keys as Weir's agent writes them, got {line[:80]!r}"
                 ) from error
-            for name in operators:
-                found.setdefault((name, counts.weights.size), _Sum(counts.weights.size)).add(counts)
+            groups = counts.weights.size
+            for name in receivers:
+                if name.removeprefix(".") not in operators:
+                    continue
+                if (name, groups) not in found:
+                    groups_held += groups
+                    if groups_held > KEY_GROUPS:
+                        raise PermanentError(
+                            f"Expected at most {KEY_GROUPS:,} key groups over all operators, got "
+                            "more; lower the job's maxParallelism"
+                        )
+                    found[name, groups] = _Sum(groups)
+                found[name, groups].add(counts)
     by_operator: dict[str, KeyShares] = {}
     for (name, groups), counts in sorted(found.items(), key=lambda each: each[1].total):
         if counts.total > 0 and not name.startswith("."):
@@ -123,22 +140,20 @@ def _read_line(line: str) -> tuple[list[str], _Sum]:
     if len(line) > KEY_LINE:
         raise ValueError("too long")
     names, *numbers, counts = line.split(" ")[:6]
-    groups, counted, shift, width = (int(number, 36) for number in numbers)
-    blocks = [int(count, 36) for count in counts.split(",")]
+    groups, counted, shift, width = map(_read_number, numbers)
+    blocks = [_read_number(count) for count in counts.split(",")]
     if not (0 < groups <= MAX_KEY_GROUPS and 0 <= shift < 64 and 0 < width <= groups):
         raise ValueError("no such key groups")
     if len(blocks) != -(-groups // width):
         raise ValueError("not so many counts")
-    if counted < 0 or min(blocks) < 0:
-        raise ValueError("below zero")
     read = _Sum(groups)
     read.counted, read.width = counted, width
     rest = np.array(blocks, dtype=np.float64)
     for key in line.split(" ")[6:7]:
-        for each in key.split(","):
+        for each in key.split(",")[:MOST_KEYS]:
             name, number, count = each.split(":")
-            group, weight = int(number, 36), int(count, 36)
-            if not (0 <= group < groups and weight >= 0):
+            group, weight = _read_number(number), _read_number(count)
+            if group >= groups:
                 raise ValueError("no such key group")
             read.keys[_readable(name), group] = float(weight << shift)
             if width > 1:
@@ -150,6 +165,13 @@ def _read_line(line: str) -> tuple[list[str], _Sum]:
     read.weights += np.repeat(rest / sizes, sizes)
     read.weights *= 2.0**shift
     return names.split(","), read
+
+
+def _read_number(text: str) -> int:
+    number = int(text, 36)
+    if not 0 <= number <= _GREATEST:
+        raise ValueError("no number of the agent's")
+    return number
 
 
 def _readable(name: str) -> str:

@@ -1,10 +1,15 @@
 """What the agent counted of keys, as Weir reads it."""
 
+import numpy as np
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.limits import KEY_LINE
-from weir_operator.metrics.keys import read_keys
+from weir_operator.limits import KEY_LINE, MAX_KEY_GROUPS
+from weir_operator.metrics.keys import read_keys as read_keys_of
+
+
+def read_keys(texts):
+    return read_keys_of(texts, {"sums", "other", "one", "two"})
 
 
 def test_counts_of_several_tasks_are_added_each_with_its_own_shift():
@@ -97,8 +102,32 @@ def test_signs_that_cannot_be_printed_reach_nobody():
         "sums 2 a 0 1 1,2 key:2:1",
         "sums 2 a 0 1 x,?",
         "s" * KEY_LINE + " 1 1 0 1 1",
+        f"sums 2 {'z' * 300} 0 1 1,1",
+        f"sums 2 a 0 1 {'z' * 200},1",
+        f"sums 2 a 0 1 1,1 key:0:{'z' * 13}",
     ],
 )
 def test_what_the_agent_does_not_write_is_refused(line):
     with pytest.raises(PermanentError, match="as Weir's agent writes them"):
         read_keys([line])
+
+
+def test_lines_of_operators_that_the_job_does_not_have_are_left_out():
+    assert read_keys([",,gone,sums 2 a 0 1 1,3"]).keys() == {"sums"}
+
+
+def test_more_key_groups_than_are_held_in_memory_are_refused():
+    groups = range(MAX_KEY_GROUPS - 40, MAX_KEY_GROUPS + 1)
+    lines = [f"sums {(number := np.base_repr(each, 36))} a 0 {number} a" for each in groups]
+
+    assert read_keys(lines[:32]).keys() == {"sums"}
+    with pytest.raises(PermanentError, match="at most 1,048,576 key groups over all operators"):
+        read_keys(lines)
+
+
+def test_as_many_keys_and_records_as_the_agent_can_count_are_read():
+    most = np.base_repr(2**63 - 1, 36)
+
+    [keys] = read_keys([f"sums 2 {most} 1R 1 {most},{most} key:0:{most}"] * 20).values()
+
+    assert keys.by_group == (0.5, 0.5)

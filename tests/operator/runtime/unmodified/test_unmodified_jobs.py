@@ -334,7 +334,7 @@ async def until_counted(cluster, topology, *, least):
             found = await cluster.rest.task_texts(cluster.job, vertex.id, KEY_COUNTS, subtasks)
             timed |= {operator for text in found if re.search(r"^\. \w+ [1-9a-z]", text, re.M)}
             texts += found
-        found = read_keys(texts)
+        found = read_keys(texts, topology.operators)
         enough = found and min(each.counted for each in found.values()) >= least
         return (found, timed) if enough else None
 
