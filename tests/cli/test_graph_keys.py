@@ -69,6 +69,30 @@ def test_a_decision_is_explained_with_the_keys_that_were_known(state):
     assert "1a2b3c4d 38.0%" in " ".join(run("explain", "streams/trips", state=state).output.split())
 
 
+def test_keys_with_signs_of_markup_are_printed_as_they_are(state):
+    store, time = RecordStore(state / "streams.trips" / "records.sqlite"), START + 1000.0
+    odd = KeyReport(
+        replicas=(0.5, 0.5),
+        heaviest=0,
+        heaviest_share=0.4,
+        heavy=(
+            HeavyKey(name="=[/b]", group=0, share=0.4),
+            HeavyKey(name="=[red]:smile:", group=0, share=0.3),
+        ),
+        counted=5000.0,
+    )
+    record = replace(a_record(time), verdict="Stays. One key of match ('[/i]') carries 40%")
+    store.write([replace(a_tick(time, record), keys={"match": odd})])
+    store.close()
+
+    shown = run("explain", "streams/trips", state=state)
+
+    assert shown.exit_code == 0
+    assert "'[/b]' 40.0%" in " ".join(shown.output.split())
+    assert "'[red]:smile:' 30.0%" in " ".join(shown.output.split())
+    assert "('[/i]') carries 40%" in " ".join(shown.output.split())
+
+
 def test_uneven_shares_are_drawn_with_a_decision(state):
     store, time = RecordStore(state / "streams.trips" / "records.sqlite"), START + 1000.0
     record = a_record(time)

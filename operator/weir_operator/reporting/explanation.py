@@ -141,7 +141,8 @@ def _line(label: str, text: RenderableType) -> Table:
     line = Table.grid(padding=(0, 1))
     line.add_column(width=9, style="bold")
     line.add_column(overflow="fold")
-    line.add_row(label, text)
+    # As it is: a key's text, or a reason, may have brackets.
+    line.add_row(label, Text(text) if isinstance(text, str) else text)
     return line
 
 
@@ -188,7 +189,7 @@ def _candidates(explanation: Explanation) -> Table:
             _ms(candidate.expectation.response_time),
             _share(candidate.expectation.utilisation),
             f"{candidate.expectation.cost_per_hour:.3f}",
-            candidate.verdict,
+            Text(candidate.verdict),
             style="bold" if chosen else "",
         )
     return table
