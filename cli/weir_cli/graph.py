@@ -77,6 +77,7 @@ def _print_keys(file: Path, state: Path, *, as_json: bool) -> None:
     from weir_operator.loop.record import RecordStore
     from weir_operator.metrics.keys import KeyReport
     from weir_operator.reporting.keys_view import render_keys
+    from weir_policies.model.estimation import ENOUGH_KEYS
 
     name = str(file)
     if is_program(file):
@@ -91,8 +92,8 @@ def _print_keys(file: Path, state: Path, *, as_json: bool) -> None:
         records.close()
     if not found:
         raise PermanentError(
-            "Expected counts of keys, found none: a job that Weir's agent pins has them some "
-            "intervals after its start, if it has keys"
+            "Expected counts of keys, found none: a job that Weir's agent pins has them once "
+            f"{ENOUGH_KEYS:,.0f} of its records with keys were counted within some minutes"
         )
     if as_json:
         plain = TypeAdapter(dict[str, KeyReport]).dump_python(dict(found), mode="json")

@@ -28,6 +28,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.limits import KEY_GROUPS, KEY_LINE, MAX_KEY_GROUPS
 from weir_operator.metrics.values import AppMeasurement, PartitionMeasurement
 from weir_policies.model.arrays import Floats
+from weir_policies.model.estimation import ENOUGH_KEYS
 from weir_policies.model.keys import (
     UNEVEN,
     HeavyKey,
@@ -217,7 +218,10 @@ class KeyReport:
 def report_keys(
     keys: Mapping[str, KeyShares], observations: Mapping[str, Observation]
 ) -> dict[str, KeyReport]:
-    """Return what is known of the keys of the operators that are observed."""
+    """Return what is known of the keys of the operators that are observed.
+
+    Of fewer than `ENOUGH_KEYS` counted records, as after each start, nothing is known.
+    """
     return {
         name: KeyReport(
             replicas=tuple(
@@ -232,7 +236,7 @@ def report_keys(
             else None,
         )
         for name, found in keys.items()
-        if name in observations
+        if name in observations and found.counted >= ENOUGH_KEYS
     }
 
 

@@ -99,6 +99,14 @@ def test_shares_are_reported_by_subtask():
     assert report["sums"].heaviest_share >= 0.38
 
 
+def test_of_a_few_records_after_a_start_no_share_is_reported_and_no_key_named():
+    few = replace(KEYS, counted=999.0)
+
+    assert report_keys({"sums": few}, {"sums": seen()}) == {}
+    assert report_keys({"sums": replace(KEYS, counted=1000.0)}, {"sums": seen()})
+    assert described(seen(), {"sums": few}).startswith("The keys of sums are uneven")
+
+
 WEIGHTS = ",".join(np.base_repr(round(1e6 * share), 36) for share in KEYS.by_group)
 AS_TEXT = f"match K0 LFLS 0 1 {WEIGHTS} 1a2b3c4d:2M:{np.base_repr(380_000, 36)}"
 
