@@ -118,19 +118,24 @@ class _Sum:
         total = self.total
         by_group = self.weights / total
         work: tuple[float, ...] = ()
-        if time is not None and time.total > 0:
+        if time is not None:
             edges = np.arange(0, by_group.size, time.width)
             records, taken = (np.add.reduceat(each, edges) for each in (by_group, time.weights))
-            lengths = measure_lengths(records, taken / time.total, time.counted)
-            if (lengths != 1).any():
-                work = tuple((by_group * np.repeat(lengths, time.width)[: by_group.size]).tolist())
+            # Of a group whose few records were not counted, time says nothing.
+            taken = np.where(records > 0, taken, 0.0)
+            if taken.sum() > 0:
+                lengths = measure_lengths(records, taken / taken.sum(), time.counted)
+                if (lengths != 1).any():
+                    parts = by_group * np.repeat(lengths, time.width)[: by_group.size]
+                    work = tuple((parts / parts.sum()).tolist())
         heaviest = sorted(self.keys.items(), key=lambda each: -each[1])[:MOST_KEYS]
         return KeyShares(
             by_group=tuple(by_group.tolist()),
             work=work,
             counted=float(self.counted),
             heavy=tuple(
-                HeavyKey(name=name, group=group, share=min(weight / total, 1.0))
+                # A key that was held for a part of the time may be counted too high.
+                HeavyKey(name=name, group=group, share=min(weight / total, float(by_group[group])))
                 for (name, group), weight in heaviest
                 if weight >= NAMED_FROM * total
             ),

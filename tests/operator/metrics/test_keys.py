@@ -69,6 +69,19 @@ def test_the_time_of_its_own_key_groups_says_which_have_most_of_an_operators_wor
     assert found["sums"].work == pytest.approx((1 / 6, 5 / 6))
 
 
+def test_shares_of_work_sum_to_one_where_records_of_a_group_were_timed_and_none_counted():
+    [keys] = read_keys(["sums 3 rs 0 1 dw,0,dw", ".sums 3 rs 0 1 5k,5k,rs"]).values()
+
+    assert keys.work == pytest.approx((1 / 6, 0, 5 / 6))
+    assert read_keys(["sums 2 rs 0 1 rs,0", ".sums 2 rs 0 1 0,rs"])["sums"].work == ()
+
+
+def test_a_key_brings_no_more_than_its_key_group():
+    [keys] = read_keys(["sums 2 a 0 1 3,7 abcd0123:1:8"]).values()
+
+    assert keys.heavy[0].share == pytest.approx(0.7)
+
+
 def test_records_that_take_as_long_everywhere_need_no_shares_of_work():
     assert read_keys(["sums 2 rs 0 1 dw,5k", ".sums 2 rs 0 1 dw,5k"])["sums"].work == ()
 
