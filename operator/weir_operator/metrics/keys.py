@@ -196,7 +196,7 @@ MOST_NAMED = 5
 FULL = 0.9
 """Predicted busy share from which a replica has no room: so well are times and shares known."""
 ONE_KEY = 0.5
-"""Part of the fullest replica's records that the heaviest key brings where it alone is named."""
+"""Part of what the fullest replica gets that one key brings where it alone is named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,6 +213,9 @@ class KeyReport:
     """Records that this comes from."""
     work: float | None = None
     """Part of the work that the fullest replica has; `None` where it is that of the records."""
+    heavy_work: tuple[float, ...] = ()
+    """Part of the work of the key group of each of `heavy`; empty where it is that of the records.
+    """
 
     @property
     def fullest(self) -> float:
@@ -228,21 +231,23 @@ def report_keys(
     Of fewer than `ENOUGH_KEYS` counted records, as after each start, nothing is known.
     """
     return {
-        name: KeyReport(
-            replicas=tuple(
-                replica_shares(found.by_group, observations[name].deployment.size).tolist()
-            ),
-            heaviest=found.heaviest,
-            heaviest_share=found.by_group[found.heaviest],
-            heavy=found.heavy,
-            counted=found.counted,
-            work=fullest_share(found.work, observations[name].deployment.size)
-            if found.work and not is_mixed(observations[name].deployment)
-            else None,
-        )
+        name: _report(found, observations[name].deployment)
         for name, found in keys.items()
         if name in observations and found.counted >= ENOUGH_KEYS
     }
+
+
+def _report(found: KeyShares, deployment: Deployment) -> KeyReport:
+    work = () if is_mixed(deployment) else found.work
+    return KeyReport(
+        replicas=tuple(replica_shares(found.by_group, deployment.size).tolist()),
+        heaviest=found.heaviest,
+        heaviest_share=found.by_group[found.heaviest],
+        heavy=found.heavy,
+        counted=found.counted,
+        work=fullest_share(work, deployment.size) if work else None,
+        heavy_work=tuple(work[each.group] for each in found.heavy) if work else (),
+    )
 
 
 def is_mixed(deployment: Deployment) -> bool:
@@ -346,11 +351,15 @@ def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
     if size > 1 and share <= UNEVEN * even:
         return ""
     useful = most_useful(shares)
-    cause = f"the keys of {name} are uneven"
-    if keys is not None and keys.heavy and keys.heavy[0].share >= ONE_KEY * min(shares):
-        cause = f"one key of {name} ({keys.heavy[0].label}) carries {keys.heavy[0].share:.0%}"
-        cause += " of its records"
-    sentence = cause[:1].upper() + cause[1:]
+    sentence = f"The keys of {name} are uneven"
+    if keys is not None and keys.heavy:
+        brought = keys.heavy_work or tuple(each.share for each in keys.heavy)
+        place = brought.index(max(brought))
+        if brought[place] >= ONE_KEY * min(shares):
+            key = keys.heavy[place]
+            sentence = f"One key of {name} ({key.label}) carries {key.share:.0%} of its records"
+            if keys.heavy_work:
+                sentence += f", its key group {brought[place]:.0%} of the work"
     if size > 1:
         of_work = " of the work" if keys is not None and keys.work is not None else ""
         sentence += f"; the fullest of {size} replicas gets {share:.0%}{of_work} instead of "

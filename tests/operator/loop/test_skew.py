@@ -62,6 +62,24 @@ def test_what_dear_keys_bring_is_said_to_be_of_the_work():
     assert report_keys({"sums": dear}, {"sums": seen()})["sums"].work == pytest.approx(FULLEST[3])
 
 
+def test_the_key_that_is_named_is_that_with_most_of_the_work_where_records_differ():
+    work = [0.4 / 719] * 720
+    work[5] = 0.6
+    cheap, dear = (
+        HeavyKey(name="1a2b3c4d", group=94, share=0.38),
+        HeavyKey(name="5e6f7a8b", group=5, share=0.04),
+    )
+    keys = replace(KEYS, work=tuple(work), heavy=(cheap, dear))
+
+    sentence = described(seen(fullest=fullest_shares(keys, 10)), {"sums": keys})
+
+    assert sentence.startswith(
+        "One key of sums (5e6f7a8b) carries 4% of its records, its key group 60% of the work"
+    )
+    assert "1a2b3c4d" not in sentence
+    assert "1a2b3c4d" in described(seen((2, 0, 2)), {"sums": keys})
+
+
 def test_of_replicas_on_several_node_types_no_share_of_the_work_is_said():
     dear = replace(KEYS, work=KEYS.by_group, by_group=(1 / 720,) * 720)
 
