@@ -176,7 +176,10 @@ async def test_a_job_with_even_keys_has_the_condition_false(stage_of):
 
     ticks = await stage.ticks(2)
 
-    assert judge_skew(None).status == "Unknown"
+    assert judge_skew(None).message.endswith("no control interval has ended yet")
+    held = judge_skew(replace(ticks[-1], observations={}, held="The job has just been restarted"))
+    assert held.status == "Unknown"
+    assert held.message == "There is no measurement: The job has just been restarted"
     assert judge_skew(ticks[-1]).status == "False"
 
 

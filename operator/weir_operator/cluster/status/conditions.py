@@ -107,7 +107,9 @@ def judge_cost(tick: Tick | None) -> Aspect:
 def judge_skew(tick: Tick | None) -> Aspect:
     """Return whether one replica of an operator gets many more records than the others."""
     if tick is None or not tick.observations:
-        return Aspect("Skewed", "Unknown", "NotMeasured", "There is no measurement yet")
+        unknown = "the operators were not observed"
+        why = "no control interval has ended yet" if tick is None else tick.held or unknown
+        return Aspect("Skewed", "Unknown", "NotMeasured", f"There is no measurement: {why}")
     if tick.skewed:
         return Aspect("Skewed", "True", "UnevenLoad", ". ".join(tick.skewed.values()))
     sentence = "No replica gets many more records than the others of its operator"
