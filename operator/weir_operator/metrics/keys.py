@@ -331,9 +331,10 @@ def _describe_lagging(name: str, partitions: Sequence[PartitionMeasurement]) -> 
     if waiting[reader] < LAGS * total / len(waiting) or waiting[reader] < total / 2:
         return ""
     own = [each.name for each in partitions if each.reader == reader]
+    parted = f", as do up to {len(partitions)} replicas" if len(own) > 1 else ""
     return (
         f"{waiting[reader] / total:.0%} of the records that wait at {name} wait in {_join(own)}, "
-        "which one replica reads; records that are spread over more partitions help"
+        f"which one replica reads; records that are spread over more partitions help{parted}"
     )
 
 

@@ -219,4 +219,7 @@ def test_the_reader_for_which_most_records_wait_is_told_with_its_partitions():
 
     assert sentence.startswith("90% of the records that wait at")
     assert "partitions orders-0, orders-1, which one replica reads" in sentence
+    assert sentence.endswith("more partitions help, as do up to 3 replicas")
+    alone = partitions(("a", 50.0, 9000.0), ("b", 50.0, 100.0), ("b", 40.0, 100.0))
+    assert alone.endswith("more partitions help")
     assert partitions(("a", 50.0, 5000.0), ("b", 40.0, 5000.0)) == ""
