@@ -23,7 +23,7 @@ from weir_operator.loop.run_record import (
 )
 from weir_operator.loop.run_record import Step as StepRecord
 from weir_operator.loop.tick import Tick
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, gap_of
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import ChangeKind
 
@@ -190,20 +190,6 @@ class Recorder:
             verdict=tick.verdicts.get(name, ""),
             keys=tick.keys.get(name),
         )
-
-
-def gap_of(journal: RescaleJournal) -> float | None:
-    """Return the seconds from the stopped job to the one that ran again; `None` if none stopped.
-
-    From the savepoint's completion to every task running: what a sink sees is some tens of
-    milliseconds longer, and is measured where the job keeps a ledger.
-    """
-    times = journal.times
-    stopped = times.get(str(Step.REMOVE)) if str(Step.STOP) in times else None
-    if journal.kind is Kind.RECOVER:
-        stopped = times.get(str(Step.START))
-    again = times.get(str(Step.DONE)) or times.get(str(Step.ROLLED_BACK))
-    return None if stopped is None or again is None else again - stopped
 
 
 def read_ledger(

@@ -281,10 +281,29 @@ def describe_difference(source: Deployments, target: Deployments) -> str:
     return ", ".join(shown)
 
 
+def gap_of(journal: RescaleJournal) -> float | None:
+    """Return the seconds from the stopped job to the one that ran again; `None` if none stopped.
+
+    From the savepoint's completion to every task running: what a sink sees is some tens of
+    milliseconds longer, and is measured where the job keeps a ledger.
+    """
+    times = journal.times
+    stopped = times.get(str(Step.REMOVE)) if str(Step.STOP) in times else None
+    if journal.kind is Kind.RECOVER:
+        stopped = times.get(str(Step.START))
+    again = times.get(str(Step.DONE)) or times.get(str(Step.ROLLED_BACK))
+    return None if stopped is None or again is None else again - stopped
+
+
 def summarise_change(change: RescaleJournal) -> str:
-    """Return a change that has ended in a few words, with the seconds that it took."""
+    """Return a change that has ended in a few words, with the seconds that it took.
+
+    Of an upgrade, also those for which the job was down: they are the longer part of it.
+    """
     took = max(change.times.values(), default=change.created) - change.created
     moved = change.kind in (Kind.RESCALE, Kind.RESIZE, Kind.UPGRADE)
     difference = describe_difference(change.source, change.target) if moved else ""
     did = f"{_DID[change.kind]} {difference}".rstrip()
-    return f"{did}{_ENDS[change.step]} in {took:.3g} s"
+    gap = gap_of(change) if change.kind is Kind.UPGRADE else None
+    down = "" if gap is None else f" (job down for {gap:.3g} s)"
+    return f"{did}{_ENDS[change.step]} in {took:.3g} s{down}"

@@ -17,8 +17,7 @@ from weir_operator.loop.record import (
     MOST_INTERVALS,
     RecordStore,
 )
-from weir_operator.loop.run_recorder import gap_of
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, gap_of
 from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.samples import ChangeSample, Samples
 

@@ -47,6 +47,22 @@ def test_a_change_is_said_with_its_end_and_its_seconds(kind, step, said):
     assert summarise_change(journal.at(step, 22.5)) == said
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (Step.DONE, "Upgraded in 30 s (job down for 12.5 s)"),
+        (Step.ROLLED_BACK, "Upgraded, rolled back in 30 s (job down for 12.5 s)"),
+        (Step.ABANDONED, "Upgraded, abandoned in 30 s"),
+    ],
+)
+def test_an_upgrade_is_said_with_the_seconds_for_which_the_job_was_down(end, said):
+    journal = plan(
+        kind=Kind.UPGRADE, reason="new", now=10.0, source=BEFORE, target=BEFORE, old_job="j"
+    )
+
+    assert summarise_change(journal.at(Step.REMOVE, 27.5).at(end, 40.0)) == said
+
+
 def test_a_start_goes_on_from_the_state_that_it_is_given_and_keeps_what_that_supersedes():
     journal = plan(
         kind=Kind.START,

@@ -36,9 +36,8 @@ from weir_operator.api.objects import Key
 from weir_operator.clock import Clock
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.record import DecisionRecord
-from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, gap_of
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.distribution import DISTRIBUTION
 from weir_policies.model.cost import kind_of_change
