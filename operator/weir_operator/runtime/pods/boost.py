@@ -4,7 +4,7 @@ Flink's JVM needs several seconds of CPU before it does any work, and the quota 
 spreads them over a multiple of that. So Weir raises request and limit of a new pod together, as far
 as its node has room, and takes the rest back once the change has ended. The pod stays Guaranteed.
 Its template keeps the size, so the scheduler, node autoscalers and whoever replaces the pod know
-only that.
+only that. While a pod of the StreamApp waits for a node, none is boosted: it may need that room.
 
 An annotation has the size from before the boost until after it: a controller that starts finds what
 an earlier one left.
@@ -90,23 +90,26 @@ class Boosts:
             while _now() < self._until:
                 mark = self._objects.mark()
                 # While no pod has changed, none is listed again.
-                running = await self._find_running() if mark is None or mark != known else None
-                if running is not None:
+                alive = await self._find_alive() if mark is None or mark != known else None
+                if alive is not None:
                     known = mark
+                    running = {pod["metadata"]["name"]: pod for pod in alive if runs(pod)}
                     if seen is None:
                         seen = {*running}  # they have started
+                    if any("nodeName" not in pod["spec"] for pod in alive):
+                        running = {}
                     for name in running.keys() - seen:
                         seen.add(name)
                         group.create_task(self._boost(running[name]), name=f"boost {name}")
                 await asyncio.sleep(_POLL)
 
-    async def _find_running(self) -> dict[str, Body] | None:
+    async def _find_alive(self) -> tuple[Body, ...] | None:
         try:
             pods = await self._objects.pods({})
         except (TemporaryError, PermanentError) as error:
             log.info("pods not seen", reason=str(error))
             return None
-        return {pod["metadata"]["name"]: pod for pod in pods if is_alive(pod) and runs(pod)}
+        return tuple(pod for pod in pods if is_alive(pod))
 
     async def _boost(self, pod: Body) -> None:
         name, size = pod["metadata"]["name"], asked_cpu(pod)

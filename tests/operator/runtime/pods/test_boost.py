@@ -86,6 +86,21 @@ async def test_a_pod_that_has_run_before_is_left_alone():
     await boosts.stop()
 
 
+async def test_while_a_pod_waits_for_a_node_no_other_one_takes_the_room_that_it_needs():
+    node = Starting()
+    boosts = Boosts(objects(node))
+    boosts.begin()
+    await looked_again(node)
+    place = node.pods["b"]["spec"].pop("nodeName")
+    node.running.add("a")
+    await looked_again(node)
+    assert node.sizes() == {"a": "250m", "b": "250m"}
+
+    node.pods["b"]["spec"]["nodeName"] = place
+    await until(lambda: node.sizes() == {"a": "1", "b": "250m"})
+    await boosts.stop()
+
+
 @pytest.mark.parametrize(
     "trouble",
     [{"verdicts": {("a", "1"): "Deferred"}}, {"verdicts": {("a", "1"): "Infeasible"}}],

@@ -29,7 +29,10 @@ class Node:
         limits = {"limits": {"cpu": cpu}}
         return {
             "metadata": {"name": name, "annotations": {}},
-            "spec": {"containers": [{"name": CONTAINER, "resources": limits}]},
+            "spec": {
+                "nodeName": "n1",
+                "containers": [{"name": CONTAINER, "resources": limits}],
+            },
             "status": {
                 "phase": "Running",
                 "containerStatuses": [{"name": CONTAINER, "resources": limits}],
