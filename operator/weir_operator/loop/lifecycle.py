@@ -22,6 +22,7 @@ from weir_operator.errors import (
     ResizeRefusedError,
 )
 from weir_operator.flink.answers import JobFailure, JobState
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
@@ -155,8 +156,13 @@ class ProgramChecks(Protocol):
     async def check(self, status: AppStatus, wanted: Revision | None) -> None:
         """Return if the loops are made for the operators of the job that runs, or shall run."""
 
-    async def check_upgrade(self, journal: RescaleJournal, rest_url: str, jar: str) -> None:
-        """Return if the upgrade's program, a jar on a JobManager, builds a job that fits."""
+    async def check_upgrade(
+        self, journal: RescaleJournal, rest_url: str, jar: str
+    ) -> JobGraph | None:
+        """Return the graph of the upgrade's program, a jar on a JobManager, if its job fits.
+
+        `None` where the graph is not known before the job is stopped.
+        """
 
 
 class Lifecycle:
@@ -200,6 +206,7 @@ class Lifecycle:
         self._retries = Retries(store, clock)
         self._refused: tuple[Revision, frozenset[str]] | None = None  # and its pools
         self._refusal, self._refused_at = "", 0.0
+        self._graph: JobGraph | None = None  # of the upgrade that was tried last
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -590,7 +597,7 @@ class Lifecycle:
         if await self._refuse_upgrade(journal):
             return
         try:
-            await self._execute(journal)
+            await self._execute(self._with_tried_graph(journal))
         finally:
             end = self._store.load().rescale
             if end is not None and end.id == journal.id and end.step.is_end:
@@ -661,6 +668,14 @@ class Lifecycle:
         await self._retries.note(journal, end, URGENT)
         return True
 
+    def _with_tried_graph(self, journal: RescaleJournal) -> RescaleJournal:
+        """Return an upgrade with the graph that its program was seen to build just now."""
+        graph, revision = self._graph, journal.revision
+        if journal.kind is not Kind.UPGRADE or revision is None or graph is None:
+            return journal
+        known = revision.model_copy(update={"graph": graph})
+        return journal.model_copy(update={"revision": known})
+
     async def _try_program(
         self, journal: RescaleJournal, revision: Revision, pools: Collection[str]
     ) -> str:
@@ -672,9 +687,11 @@ class Lifecycle:
         if asked == self._refused and now - self._refused_at < PROGRAM_REFUSED_FOR:
             return self._refusal
 
+        self._graph = None
+
         async def check(rest_url: str, jar: str) -> None:
             if self._checks is not None:
-                await self._checks.check_upgrade(journal, rest_url, jar)
+                self._graph = await self._checks.check_upgrade(journal, rest_url, jar)
 
         self._refusal = await self._runtime.find_misfit(revision, pools, check)
         self._refused = asked if self._refusal else None

@@ -179,8 +179,8 @@ class Rescaler:
                 self._runtime.use(_with_the_agent(revision, journal))
             try:
                 # Whatever the step asks, somebody must be there to answer; a submission sees to it
-                # at each attempt.
-                if journal.step is not Step.SUBMIT:
+                # at each attempt, and an upgrade that starts everything at once to the order.
+                if journal.step is not Step.SUBMIT and not self._starts_at_once(journal):
                     await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
@@ -239,6 +239,7 @@ class Rescaler:
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
+        expected = None if journal.revision is None else journal.revision.graph
         adapt = self._adapt
         if adapt is not None:
             before = journal
@@ -256,6 +257,12 @@ class Rescaler:
             journal = known
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
+        found = journal.revision
+        known_before = journal.kind is Kind.UPGRADE and expected is not None
+        if known_before and found is not None and found.graph != expected:
+            # Those that were started at once have the memory of another graph.
+            self._runtime.use(_with_the_agent(found, journal))
+            await self._runtime.stop([each.id for each in await self._runtime.replicas()])
 
         def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
             return stale_replicas(alive, revision, journal.replaced)
@@ -588,8 +595,25 @@ class Rescaler:
             superseded=superseded,
         )
 
+    def _starts_at_once(self, journal: RescaleJournal) -> bool:
+        """Return whether TaskManagers are to be started while the JobManager of an upgrade starts.
+
+        For their memory, the graph of the new program must be known before its JobManager answers.
+        Not on one machine, where they need its address; not on the way back, nor by a controller
+        that goes on with what another one began, which cannot know who still answers.
+        """
+        revision = journal.revision
+        if journal.kind is not Kind.UPGRADE or journal.step is not Step.REMOVE or self._resumed:
+            return False
+        has_graph = revision is not None and revision.graph is not None and bool(revision.places)
+        return has_graph and not journal.is_back
+
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what is not wanted and give the rest its sizes, which a rescale did in its start."""
+        """End what is not wanted and give the rest its sizes, which a rescale did in its start.
+
+        An upgrade ends its TaskManagers while the old JobManager answers, so that they never know
+        the new one, and starts others once the old one is gone, so that these never know it.
+        """
         revision = journal.revision_of_processes(self._store.load().revision)
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
@@ -603,6 +627,13 @@ class Rescaler:
                 log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
+        if self._starts_at_once(journal):
+            await self._runtime.begin_job_manager()
+            missing = missing_replicas(await self._runtime.replicas(), journal.wanted)
+            added = await self._runtime.start(
+                [replace(each, avoid=journal.avoid) for each in missing]
+            )
+            journal = journal.model_copy(update={"started": journal.started + len(added)})
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
 

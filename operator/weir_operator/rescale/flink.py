@@ -428,8 +428,8 @@ async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec)
     try:
         graph = await jobs.read_graph(
             spec.program(journal.wanted, by_agent=by_agent),
-            operators=tuple(spec.vertices or spec.parallelism_arguments),
-            whole_job=None if spec.vertices else spec.whole_job,
+            operators=spec.pinned_groups,
+            whole_job=spec.only_operator,
         )
     except NotInProgramError:
         raise

@@ -10,7 +10,8 @@ new job) are chosen and written first, so that a request whose answer was lost i
       +--> REMOVE -> ABANDONED                  (direction BACK)                 -> ROLLED_BACK
 
 A first start has no STOP, a suspension ends after it, a recovery of a lost job begins at START.
-An upgrade cannot start new TaskManagers beside the old job, whose JobManager they do not fit:
+An upgrade cannot start new TaskManagers beside the old job, whose JobManager they do not fit. It
+starts them in REMOVE, once that is gone, where the graph of the new program is known by then:
 
     STOP -> REMOVE -> START -> SUBMIT -> VERIFY -> DONE
               |         |        |         |

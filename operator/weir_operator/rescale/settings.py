@@ -41,6 +41,16 @@ class JobSpec:
     """What Weir's agent is told of the job's keys. No part of a revision: it holds from the next
     start on."""
 
+    @property
+    def pinned_groups(self) -> tuple[str, ...]:
+        """Slot sharing groups of the operators whose graph is asked for."""
+        return tuple(self.vertices or self.parallelism_arguments)
+
+    @property
+    def only_operator(self) -> str | None:
+        """The operator that stands for all slot sharing groups; `None` where each is one."""
+        return None if self.vertices else self.whole_job
+
     def of(self, revision: Revision | None) -> JobSpec:
         """Return how the job is submitted at a revision; `None` is as in the manifest now."""
         if revision is None:

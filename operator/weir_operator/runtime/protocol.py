@@ -125,6 +125,17 @@ class Runtime(Protocol):
         """
         return ""
 
+    async def begin_job_manager(self) -> None:
+        """Begin to replace a JobManager of another revision; `ensure_job_manager` waits for it.
+
+        After that nothing of the other revision answers any more, and TaskManagers that are
+        started register with the new one alone.
+
+        Raises:
+            PodsPendingError: The new one gets no place.
+        """
+        return
+
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started.
 

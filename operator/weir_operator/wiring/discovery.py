@@ -12,14 +12,20 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import PINNED
-from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
-from weir_operator.flink.programs import Program, read_plan
+from weir_operator.flink.job_graph import (
+    JobGraph,
+    Plan,
+    is_pinned_by_agent,
+    refuse_unsuitable_program,
+)
+from weir_operator.flink.programs import Program, read_graph, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.versions import refuse_old_version
 from weir_operator.loop.events import Event, Notices
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.revision import Revision
@@ -128,10 +134,14 @@ class Discovery:
         if found and not self._plan_known:
             raise OperatorsChangedError(plan)
 
-    async def check_upgrade(self, journal: RescaleJournal, rest_url: str, jar: str) -> None:
-        """Return if the program of another revision builds a job that the manifest fits.
+    async def check_upgrade(
+        self, journal: RescaleJournal, rest_url: str, jar: str
+    ) -> JobGraph | None:
+        """Return the graph of another revision's program if it builds a job that the manifest fits.
 
-        Where the running program cannot be read, only the class of the other one is checked.
+        Where the running program cannot be read, only the class of the other one is checked. There
+        is no graph where that is so, where it cannot be read, where nobody needs it, or where the
+        program has other operators than the revision says: they are found once it is started.
 
         Args:
             journal: The upgrade.
@@ -157,7 +167,7 @@ class Discovery:
                 if is_script(spec.entry_class):
                     raise
                 if not self._is_read:
-                    return
+                    return None
                 # One that pins itself may need the arguments that it gets at its start.
                 if not journal.target.keys() <= spec.parallelism_arguments.keys():
                     raise
@@ -165,7 +175,11 @@ class Discovery:
                     plan = await read(spec.program_arguments(journal.target))
                 except PermanentError:
                     raise error from None
-        self._fit(plan, journal)
+            app = self._fit(plan, journal)
+            revision = journal.revision
+            if revision is None or not revision.places or vertices_of(app) != revision.vertices:
+                return None
+            return await _read_graph(rest, jar, plan, spec, journal)
 
     async def adapt(self, journal: RescaleJournal) -> RescaleJournal:
         """Return a change to another revision with the operators of the program that it starts.
@@ -211,6 +225,28 @@ class Discovery:
             else "",
         )
         return plan
+
+
+async def _read_graph(
+    rest: FlinkRest, jar: str, plan: Plan, spec: JobSpec, journal: RescaleJournal
+) -> JobGraph | None:
+    """Return what the engine would read after the stop (`rescale.flink.with_graph`)."""
+    try:
+        by_agent = spec.only_operator is None and is_pinned_by_agent(
+            plan, parallelism(journal.wanted), spec.vertices
+        )
+        return await read_graph(
+            rest,
+            jar,
+            spec.program(journal.wanted, by_agent=by_agent),
+            operators=spec.pinned_groups,
+            whole_job=spec.only_operator,
+        )
+    except NotInProgramError:
+        raise
+    except (TemporaryError, PermanentError) as error:
+        log.warning("graph not read", change=journal.id, failure=str(error))
+        return None
 
 
 def _pinned(spec: JobSpec, arguments: tuple[str, ...]) -> Program:

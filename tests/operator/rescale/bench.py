@@ -17,7 +17,7 @@ def an_engine(world, store, settings, **spec):
     return Rescaler(engine_parts(world, store, settings, **spec))
 
 
-def engine_parts(world, store, settings, *, arguments=(), **spec):
+def engine_parts(world, store, settings, *, arguments=(), adapt=None, **spec):
     """Return what the engine of a job with one operator needs."""
     return EngineParts(
         runtime=world,
@@ -34,6 +34,7 @@ def engine_parts(world, store, settings, *, arguments=(), **spec):
         store=store,
         settings=settings,
         clock=world.clock,
+        adapt=adapt,
     )
 
 
@@ -47,10 +48,16 @@ class Bench:
         self.settings = RescaleSettings(**settings)
         self.arguments = arguments
         self.spec = spec or {}
+        self.adapt = None
 
     def engine(self):
         return an_engine(
-            self.world, self.store, self.settings, arguments=self.arguments, **self.spec
+            self.world,
+            self.store,
+            self.settings,
+            arguments=self.arguments,
+            adapt=self.adapt,
+            **self.spec,
         )
 
     async def change(self, target, kind=Kind.RESCALE, **more):

@@ -177,6 +177,10 @@ class FakeWorld:
         """Unix time until which no TaskManager registers that was not registered before."""
         self.named = False
         """Whether it got a revision at all."""
+        self.begun: list[str] = []
+        """Ids of the revisions whose JobManager was begun and not waited for."""
+        self.answering: str | None = None
+        """Id of the revision of the JobManager that answers; `None` while one only starts."""
         self.misfit = ""
         """Why no node takes the processes of another revision."""
         self.listed_within = 90.0
@@ -220,7 +224,18 @@ class FakeWorld:
         if self.used.id in self.deaf_revisions:
             raise TemporaryError("The JobManager did not start: its image cannot be pulled")
         self.is_found = True
+        self.answering = self.used.id
         return False
+
+    async def begin_job_manager(self) -> None:
+        """End one of another revision, of which no TaskManager may be left to find the next."""
+        if self.used.id in self.deaf_revisions:
+            raise TemporaryError("The JobManager was not placed: its image cannot be pulled")
+        if {each.revision for each in self.alive.values()} - {self.used.id}:
+            raise AssertionError(f"TaskManagers of before would register: {self.alive}")
+        self.answering = None
+        self.begun.append(self.used.id)
+        self.on_deed()
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return what is alive."""
@@ -236,6 +251,8 @@ class FakeWorld:
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         ids = []
+        if wanted and self.named and self.answering not in (None, self.used.id):
+            raise AssertionError(f"They would register with the JobManager of {self.answering}")
         for spec in wanted:
             self._next += 1
             replica = Replica(

@@ -17,6 +17,8 @@ NEW = Revision(arguments=("--window", "9m"), parallelism_arguments=NAMES)
 GRAPH = JobGraph(managed={"match": False})
 PLACED = {"places": {"small": Place(memory=1024)}}
 """How a revision that runs in pods differs."""
+TRIED = {**PLACED, "graph": GRAPH}
+"""The same of one whose program was read before the job is stopped for it."""
 
 
 async def a_job_of_the_old_revision():
@@ -107,7 +109,92 @@ async def test_an_upgrade_whose_savepoint_fails_leaves_the_job_as_it_is():
     assert bench.store.load().refused_revision is None
 
 
-@pytest.mark.parametrize("placed", [{}, PLACED], ids=["on one machine", "in pods"])
+async def a_job_in_pods(monkeypatch):
+    """Return a job that runs in pods, and what is done with its processes from now on."""
+    bench = Bench(arguments=NEW.arguments)
+    bench.world.graph = GRAPH
+    await bench.started(revision=OLD.model_copy(update=PLACED))
+    deeds = []
+
+    def note(name):
+        do = getattr(bench.world, name)
+
+        async def noted(*given):
+            if not given or given[0]:
+                deeds.append((name, bench.world.used.graph))
+            return await do(*given)
+
+        monkeypatch.setattr(bench.world, name, noted)
+
+    for name in ("start", "stop", "begin_job_manager", "ensure_job_manager"):
+        note(name)
+    return bench, deeds
+
+
+async def test_an_upgrade_starts_its_task_managers_while_its_job_manager_starts(monkeypatch):
+    bench, deeds = await a_job_in_pods(monkeypatch)
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
+
+    assert end.step is Step.DONE
+    assert end.started == 1
+    names = [name for name, _ in deeds]
+    first = names.index("stop")
+    assert names[first:][:4] == ["stop", "begin_job_manager", "start", "ensure_job_manager"]
+    assert names.count("start") == 1
+    assert deeds[names.index("start")][1] == GRAPH, "for whose memory they were made"
+    assert bench.exact()
+
+
+async def test_an_upgrade_whose_program_was_not_read_before_the_stop_reads_it_first(monkeypatch):
+    bench, deeds = await a_job_in_pods(monkeypatch)
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=PLACED))
+
+    assert end.step is Step.DONE
+    assert "begin_job_manager" not in [name for name, _ in deeds]
+    assert [graph for name, graph in deeds if name == "start"] == [GRAPH]
+    assert bench.exact()
+
+
+async def test_task_managers_made_for_another_graph_than_the_started_program_has_are_made_again(
+    monkeypatch,
+):
+    bench, deeds = await a_job_in_pods(monkeypatch)
+    other = JobGraph(managed={"match": True})
+
+    async def adapt(journal):
+        if journal.is_back or journal.revision is None:
+            return journal
+        found = journal.revision.model_copy(update={"graph": other})
+        return journal.model_copy(update={"revision": found})
+
+    bench.adapt = adapt
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
+
+    assert end.step is Step.DONE
+    assert [graph for name, graph in deeds if name == "start"] == [GRAPH, other]
+    assert len(bench.world.alive) == 1
+    assert bench.exact()
+
+
+async def test_an_upgrade_whose_job_manager_gets_no_place_goes_back_to_the_old_one(monkeypatch):
+    bench, deeds = await a_job_in_pods(monkeypatch)
+    new = NEW.model_copy(update=TRIED)
+    bench.world.deaf_revisions = {new.id}
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=new)
+
+    assert end.step is Step.ROLLED_BACK
+    assert "image cannot be pulled" in str(end.failure)
+    assert bench.runs_with[:2] == OLD.arguments
+    assert [name for name, _ in deeds].count("begin_job_manager") == 1, "the way back waits"
+    assert bench.exact()
+
+
+@pytest.mark.parametrize(
+    "placed", [{}, PLACED, TRIED], ids=["on one machine", "in pods", "in pods, tried before"]
+)
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("step", range(1, 12))
 async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was_none(
@@ -127,6 +214,36 @@ async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was
         journal = bench.store.load().rescale
         assert journal is not None
         await bench.engine().execute(journal)
+
+    assert bench.runs_with[:2] == (old if broken else new).arguments
+    assert revisions(bench) == {(old if broken else new).id}
+    assert len(bench.world.alive) == 1
+    assert bench.exact()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("deed", range(1, 6))
+async def test_an_upgrade_whose_controller_dies_right_after_a_deed_ends_as_if_it_had_not(
+    deed, broken
+):
+    old, new = (each.model_copy(update=TRIED) for each in (OLD, NEW))
+    bench = Bench(arguments=new.arguments)
+    await bench.started(revision=old)
+    bench.world.broken_revisions = {new.id} if broken else set()
+    left = deed
+
+    def die():
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ControllerDied
+
+    bench.world.on_deed = die
+    with pytest.raises(ControllerDied):
+        await bench.change(ONE, Kind.UPGRADE, revision=new)
+    journal = bench.store.load().rescale
+    assert journal is not None
+    await bench.engine().execute(journal)
 
     assert bench.runs_with[:2] == (old if broken else new).arguments
     assert revisions(bench) == {(old if broken else new).id}

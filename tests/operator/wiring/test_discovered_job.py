@@ -10,8 +10,8 @@ import pytest
 
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
-from weir_operator.errors import JobFailedError, PermanentError
-from weir_operator.flink.job_graph import Plan
+from weir_operator.errors import JobFailedError, PermanentError, TemporaryError
+from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.lifecycle import Health
 from weir_operator.loop.record import TolerantRecords
@@ -233,6 +233,9 @@ async def test_a_refused_upgrade_to_a_program_with_other_vertices_is_not_tried_a
     assert stage.world.lost_and_doubled() == (0, 0)
 
 
+GRAPH = JobGraph(managed={"hot": True})
+
+
 class TriedFlink:
     """The REST interface of a JobManager that is tried."""
 
@@ -263,8 +266,13 @@ def programs(monkeypatch):
             raise found
         return found
 
+    async def graph(rest, jar, program, *, operators, whole_job):
+        assert (jar, operators, whole_job) == ("trial.jar", ("hot",), None)
+        return GRAPH
+
     monkeypatch.setattr(discovery, "FlinkRest", TriedFlink)
     monkeypatch.setattr(discovery, "read_plan", read)
+    monkeypatch.setattr(discovery, "read_graph", graph)
     return built
 
 
@@ -308,6 +316,46 @@ async def test_an_upgrade_to_a_program_that_needs_all_of_its_arguments_is_let_th
     await stage.settled()
 
     assert len(stage.world.jobs) == 2
+
+
+async def an_upgraded_job(stage_of, programs):
+    """Return what was a job in pods, once its upgrade, whose plan could be read, has ended."""
+    stage = stage_of({"name": "hot", "vertices": ALL.split()})
+    await stage.settled()
+    stage.world.process(50)
+    stage.world.tries = True
+    stage.arguments = ("--new",)
+    programs.append(a_plan(*CHAIN))
+    await stage.settled()
+    stage.world.process(50)
+    assert len(stage.world.jobs) == 2
+    assert stage.world.lost_and_doubled() == (0, 0)
+    return stage
+
+
+async def test_an_upgrade_whose_graph_was_read_before_the_stop_starts_all_its_pods_at_once(
+    stage_of, programs
+):
+    stage = await an_upgraded_job(stage_of, programs)
+
+    revision = stage.store.load().revision
+    assert revision is not None
+    assert stage.world.begun == [revision.id]
+    assert revision.graph == GRAPH
+
+
+@pytest.mark.parametrize("error", [TemporaryError("a catalog is away"), PermanentError("no graph")])
+async def test_a_graph_that_cannot_be_read_before_the_stop_is_read_after_it(
+    stage_of, programs, monkeypatch, error
+):
+    async def unread(rest, jar, program, *, operators, whole_job):
+        raise error
+
+    monkeypatch.setattr(discovery, "read_graph", unread)
+
+    stage = await an_upgraded_job(stage_of, programs)
+
+    assert stage.world.begun == []
 
 
 async def test_an_upgrade_of_a_program_that_cannot_be_read_without_its_arguments_is_let_through(

@@ -66,6 +66,7 @@ class JobManagerPod:
         self.process = ""
         """Which process it was when it was last ensured; empty if unknown."""
         self._found: tuple[Mark, FlinkPods] | None = None
+        self._is_afresh = False  # nobody has been told yet that a session before it is gone
         self._results = ""
 
     @property
@@ -88,12 +89,46 @@ class JobManagerPod:
         if self._found is not None and self._found[0] == mark and self._found[1] is pods:
             await self._wait_for_answer(pods)
             return False
+        await self._provide(pods)
+        await self._wait_for_answer(pods)
+        another = await self._is_another_process()
+        # Where state outlives the process, so does the session.
+        lost = self._is_afresh or (another and not pods.survives)
+        self._is_afresh = False
+        self._found = None if mark is None else (mark, pods)
+        return lost
+
+    async def begin(self, pods: FlinkPods) -> None:
+        """Bring it about as far as its place on a node: `ensure` waits until it answers.
+
+        After that, none of an earlier revision is left, and what starts next cannot take its place.
+
+        Raises:
+            TemporaryError: It is not placed in time, or an earlier one is not gone.
+            PodsPendingError: No node has room for it, or the cluster makes no pod.
+            PermanentError: As in `ensure`.
+        """
+        await self._provide(pods)
+        began = _now()
+        while not any(is_alive(pod) and _has_place(pod) for pod in await self._pods()):
+            waited = _now() - began
+            if waited >= PENDING_LIMIT:
+                await self._check_pending(pods)
+            if waited >= START_LIMIT:
+                raise TemporaryError(
+                    f"The JobManager of {pods.app} got no node within {START_LIMIT:g} s"
+                )
+            await asyncio.sleep(_POLL)
+
+    async def _provide(self, pods: FlinkPods) -> None:
+        """Make its objects where they are not there, or are of an earlier revision."""
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             self._objects.check_owner("Deployment", found)
             self._results = results_of(found)
         # Somebody may have deleted the Deployment: its successor takes up the job all the same.
-        afresh = found is None and not (pods.survives and await self._objects.recovery())
+        if found is None and not (pods.survives and await self._objects.recovery()):
+            self._is_afresh = True
         if found is None or self._applied is not pods:
             await self._surround(pods)
             # One that runs is left as it is, unless the job is upgraded: a newer Weir, or more
@@ -103,12 +138,6 @@ class JobManagerPod:
                 self._on_made()
                 await self._wait_for_rollout(pods)
             self._applied = pods
-        await self._wait_for_answer(pods)
-        another = await self._is_another_process()
-        # Where state outlives the process, so does the session.
-        lost = afresh or (another and not pods.survives)
-        self._found = None if mark is None else (mark, pods)
-        return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
         await self._objects.apply(
@@ -211,6 +240,10 @@ def make_files(pods: FlinkPods) -> Body:
 def results_of(thing: Body) -> str:
     """Return `FlinkPods.results` of a JobManager's Deployment or pod."""
     return str((thing["metadata"].get("annotations") or {}).get(RESULTS, ""))
+
+
+def _has_place(pod: Body) -> bool:
+    return bool(pod["spec"].get("nodeName"))
 
 
 def _may_forget(pods: FlinkPods) -> bool:

@@ -174,6 +174,16 @@ class KubernetesRuntime:
             await self._restore_files()
             return await self._job_manager.ensure(self._pods)
 
+    async def begin_job_manager(self) -> None:
+        """Replace a JobManager of another revision, and wait for the new one's place alone.
+
+        Raises:
+            TemporaryError: It is not placed in time, `PodsPendingError` where its pod is why.
+            PermanentError: The cluster refuses an object.
+        """
+        async with self._changing:
+            await self._job_manager.begin(self._pods)
+
     async def _restore_files(self) -> None:
         """Make the ConfigMaps again that somebody deleted: no lost pod starts without its own.
 

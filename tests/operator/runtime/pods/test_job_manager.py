@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 import yaml
 
+from tests.operator.runtime.pods.test_boost import looked_again
 from tests.operator.runtime.pods.test_manifests import pods_of
 from tests.operator.runtime.pods.test_task_managers import Cluster
 from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
 from weir_operator.runtime.pods import job_manager as job_manager_module
 from weir_operator.runtime.pods.job_manager import JobManagerPod
 from weir_operator.runtime.pods.objects import AppObjects
+from weir_operator.runtime.pods.pods import REVISION
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/streams/deployments/trips-jobmanager"
 RECOVERY = "/api/v1/namespaces/streams/configmaps/weir-trips-uid-1-cluster-config-map"
@@ -22,6 +25,14 @@ class Services(Cluster):
     """A cluster that gives Services their address."""
 
     guard = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    async def list(self, path, labels="", fields=""):
+        self.looks += 1
+        return await super().list(path, labels, fields)
 
     async def apply(self, path, body, manager="weir", *, dry_run=False):
         await super().apply(path, body, manager)
@@ -122,6 +133,67 @@ async def test_an_upgrade_makes_it_again(job_manager, pods, cluster):
 
     assert not gone, "the session's jobs are recovered"
     assert image(cluster) == "example/trips:2"
+
+
+def a_pod(pods, **spec):
+    labels = pods.labels("jobmanager") | {REVISION: pods.revision}
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": f"jm-{pods.revision}",
+            "labels": labels,
+            "ownerReferences": [{"name": "jm"}],
+        },
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+async def test_one_that_begins_is_waited_for_until_it_has_its_place_though_it_does_not_answer(
+    job_manager, pods, cluster, monkeypatch
+):
+    monkeypatch.setattr(job_manager_module, "_POLL", 0.001)
+    await job_manager.ensure(pods)
+    upgraded = replace(pods, revision="r2", make=replace(pods.make, image="example/trips:2"))
+    before, after = (f"/api/v1/namespaces/streams/pods/jm-{each}" for each in ("r1", "r2"))
+    cluster.objects[before] = a_pod(pods, nodeName="n1")
+    monkeypatch.setattr(Flink, "silent", True)
+
+    begun = asyncio.create_task(job_manager.begin(upgraded))
+    await looked_again(cluster)
+    assert image(cluster) == "example/trips:2"
+    assert not begun.done(), "the one of before could still answer"
+
+    cluster.objects[after] = a_pod(upgraded)
+    del cluster.objects[before]
+    await looked_again(cluster)
+    assert not begun.done(), "it has no node"
+
+    cluster.objects[after]["spec"]["nodeName"] = "n2"
+    await asyncio.wait_for(begun, timeout=5.0)
+
+
+async def test_one_that_begins_and_gets_no_node_is_given_up_with_the_reason(
+    job_manager, pods, cluster, monkeypatch
+):
+    monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
+    waiting = a_pod(pods)
+    no_node = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    waiting["status"]["conditions"] = [{**no_node, "message": "0/3 nodes are available"}]
+    cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = waiting
+
+    with pytest.raises(PodsPendingError, match="0/3 nodes"):
+        await job_manager.begin(pods)
+
+
+async def test_that_a_session_is_gone_is_said_once_whoever_made_the_next(
+    job_manager, pods, cluster
+):
+    cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = a_pod(pods, nodeName="n1")
+    await job_manager.begin(pods)
+
+    assert await job_manager.ensure(pods)
+    assert not await job_manager.ensure(pods)
 
 
 async def test_one_that_was_deleted_is_made_again_and_takes_up_its_jobs(job_manager, pods, cluster):
