@@ -24,7 +24,7 @@ from weir_operator.runtime.pods.configuration import (
     job_manager_files,
     job_manager_jars,
 )
-from weir_operator.runtime.pods.pod_spec import pod_template
+from weir_operator.runtime.pods.pod_spec import STATE_VOLUME, pod_template
 from weir_operator.runtime.pods.pods import (
     APP,
     CONFIG_MOUNT,
@@ -32,6 +32,7 @@ from weir_operator.runtime.pods.pods import (
     RESULTS,
     REVISION,
     SIZE,
+    STATE_MOUNT,
     FlinkPods,
     fitting,
 )
@@ -238,7 +239,9 @@ def task_managers(
 def trial(pods: FlinkPods) -> tuple[Body, Body]:
     """Return the ConfigMap and the ReplicaSet of a JobManager that is tried, see `trial.py`.
 
-    It is placed like the JobManager, but keeps nothing and has no token of Weir's account.
+    It is placed like the JobManager, but keeps nothing and has no token of Weir's account. Where
+    the job's jar is on the volume with the state, it can read that; elsewhere, it must not wait for
+    a volume that only one node can have.
     """
     alone = replace(pods, make=replace(pods.make, claim=None, uri=None), results="")
     name, place = fitting(f"{pods.name}-trial"), pods.make.job_manager
@@ -261,6 +264,8 @@ def trial(pods: FlinkPods) -> tuple[Body, Body]:
         container={"command": ["sh", f"{CONFIG_MOUNT}/start.sh"], "resources": resources},
     )
     template["spec"]["terminationGracePeriodSeconds"] = 0
+    if pods.make.claim is not None and (pods.make.jar or "").startswith(f"{STATE_MOUNT}/"):
+        _show_claim(template["spec"], pods.make.claim)
     workload = _object(pods, "apps/v1", "ReplicaSet", name, component=TRIAL)
     return files, workload | {
         "spec": {
@@ -269,6 +274,14 @@ def trial(pods: FlinkPods) -> tuple[Body, Body]:
             "template": template,
         }
     }
+
+
+def _show_claim(spec: Body, claim: str) -> None:
+    source = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+    spec["volumes"] = [
+        {"name": STATE_VOLUME, **source} if each["name"] == STATE_VOLUME else each
+        for each in spec["volumes"]
+    ]
 
 
 def _object(

@@ -27,6 +27,7 @@ from weir_operator.streamapp.pod_template import ITEM_KEYS, find_lost_protection
 from weir_operator.streamapp.sentences import sentence
 
 CONTAINER = "flink-main-container"
+STATE_VOLUME = "weir-state"
 
 
 AGENT_MOUNT = "/opt/weir-agent"
@@ -245,7 +246,7 @@ def _container(pods: FlinkPods, container: Body) -> Body:
         "volumeMounts": [
             {"name": "weir-config", "mountPath": CONFIG_MOUNT, "readOnly": True},
             {"name": "weir-tmp", "mountPath": "/tmp"},
-            *([] if pods.make.uri else [{"name": "weir-state", "mountPath": STATE_MOUNT}]),
+            *([] if pods.make.uri else [{"name": STATE_VOLUME, "mountPath": STATE_MOUNT}]),
             *([] if pods.agent is None else [_agent_mount(read_only=True)]),
         ],
     }
@@ -299,7 +300,7 @@ def _volumes(pods: FlinkPods, config_map: str) -> list[Body]:
     return [
         {"name": "weir-config", "configMap": {"name": config_map}},
         {"name": "weir-tmp", "emptyDir": {}},
-        *([] if pods.make.uri else [{"name": "weir-state", **state}]),
+        *([] if pods.make.uri else [{"name": STATE_VOLUME, **state}]),
         *([] if pods.agent is None else [{"name": "weir-agent", "emptyDir": {}}]),
     ]
 

@@ -346,3 +346,18 @@ async def test_a_trial_keeps_nothing_and_has_no_rights(flink, cluster):
     assert spec["automountServiceAccountToken"] is False
     assert "high-availability" not in files["data"]["config.yaml"]
     assert "jobmanager.rpc.address=$POD_IP" in files["data"]["start.sh"]
+
+
+@pytest.mark.parametrize(
+    ("jar", "can_read"), [("/flink-data/jobs/trips.jar", True), ("/opt/trips.jar", False)]
+)
+async def test_a_trial_reads_the_volume_with_the_state_only_where_the_jar_is_on_it(jar, can_read):
+    pods = pods_of()
+    jar_there = replace(pods, make=replace(pods.make, jar=jar), revision="r2")
+
+    files, workload = manifests.trial(jar_there)
+
+    volumes = workload["spec"]["template"]["spec"]["volumes"]
+    claims = [each["persistentVolumeClaim"] for each in volumes if "persistentVolumeClaim" in each]
+    assert claims == ([{"claimName": pods.make.claim, "readOnly": True}] if can_read else [])
+    assert "high-availability" not in files["data"]["config.yaml"]
