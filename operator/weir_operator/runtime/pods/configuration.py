@@ -54,7 +54,8 @@ ENTRYPOINT = "/docker-entrypoint.sh"
 """Where Flink's images, and those made from them, have theirs; the Flink Kubernetes Operator starts
 it by this name, too."""
 ARCHIVE = f"{FLINK}/weir/tm.jsa"
-"""An archive of classes in the image, which TaskManagers start from where there is one."""
+"""An archive of classes in the image, which Flink starts from where there is one. The job that it
+is made with runs in one JVM, so it has the JobManager's classes, too."""
 JAR_ID = "weir_job.jar"
 """Under which the JobManager knows the job's jar; Flink passes over names without `_`."""
 SCRATCH = "/tmp/weir"
@@ -243,8 +244,9 @@ def job_manager_files(pods: FlinkPods, *, by_own_address: bool = False) -> dict[
             config_dir=CONFIG_MOUNT,
             before=(check_python(pods.make.config.get(CLIENT)) if uses_python else "")
             + provide_jar(pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", ""))
+            + use_archive()
             + use_agent(pods),
-            more_options=_agent_option(pods).strip(),
+            more_options=f"$archive{_agent_option(pods)}",
             options=(
                 *job_manager_options(memory.jvm),
                 *java_options(pods.make.config, "jobmanager"),
