@@ -22,6 +22,7 @@ from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.pods.nodes import NodeNotices
 from weir_operator.runtime.pods.pods import FlinkPods, Owner
@@ -31,6 +32,7 @@ from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
+from weir_operator.wiring.discovery import Discovery
 
 SUBMIT_DEADLINE = 300.0
 """Seconds from submission until every task runs: state is read back in between."""
@@ -101,10 +103,20 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
 
     runtime: KubernetesRuntime
 
-    def __init__(self, place: Place, app: StreamApp, initial: Deployments) -> None:
+    def __init__(
+        self, place: Place, app: StreamApp, initial: Deployments, *, reads_programs: bool = False
+    ) -> None:
+        """Note what is to run.
+
+        Args:
+            place: Where.
+            app: As a user would write it.
+            initial: With what it begins.
+            reads_programs: Whether programs are read and checked, as by a controller.
+        """
         super().__init__(place.state / "out", FileStatusStore(place.state / "status.json"))
         self.place = place
-        self._app, self._initial = app, initial
+        self._app, self._initial, self._reads_programs = app, initial, reads_programs
 
     async def __aenter__(self) -> Self:
         """Put together what steers the job; nothing runs yet."""
@@ -116,13 +128,23 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         self.runtime = KubernetesRuntime(self.place.api, self.pods, NodeNotices(self.place.api))
         self.jobs = FlinkJobs(self.runtime)
         settings = assembly.rescale_settings(self._app)
+        discovery = Discovery(
+            self._app,
+            self.jobs,
+            self.spec,
+            assembled=self.spec.vertices,
+            plan_known=False,
+            on_event=self.events.append,
+            clock=self.clock,
+        )
         self._by_via = {
             via: self._steer(
                 self.runtime,
-                spec=assembly.job_spec(self._app, beside=self.place.state),
+                spec=self.spec,
                 settings=replace(settings, via=via),
                 initial=self._initial,
                 directives=lambda: Directives(revision=self._revision()),
+                discovery=discovery if self._reads_programs else None,
             )
             for via in ("Auto", "Savepoint", "Checkpoint")
         }
@@ -151,9 +173,13 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
             raise RuntimeError(f"Expected the job to be upgraded, got {end}")
         return end
 
+    @property
+    def spec(self) -> JobSpec:
+        """How the job is submitted."""
+        return assembly.job_spec(self._app, beside=self.place.state)
+
     def _revision(self) -> Revision:
-        job = assembly.job_spec(self._app, beside=self.place.state)
-        return assembly.revision_of(self._app, job)
+        return assembly.revision_of(self._app, self.spec)
 
 
 def build_heavy_jar() -> Path:
