@@ -18,7 +18,9 @@ So Weir refuses both kinds of job, and writes the key only while the operator re
 
 Flink 2.x rescales at the next checkpoint that completes, so that little input is read again
 (FLIP-461). So that nobody waits for the job's interval, Weir triggers one as soon as Flink would
-rescale at it: it has the slots, and its pause after the last restart is over.
+rescale at it: it has the slots, and its pause after the last restart is over. Flink 1.x rescales as
+soon as it has the slots, so Weir has it complete a checkpoint before, where it has them already;
+else, the rescale comes long after the checkpoint, which then saves nothing.
 
 A job of Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so
 for these versions Weir also sends the parallelism to the job, and sends it again whenever the job
@@ -31,13 +33,15 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
+import structlog
+
 from weir_operator.advise import flink_deployment
 from weir_operator.advise.flink import ExternalFlink, ScaledFlink
 from weir_operator.advise.flink_deployment import FlinkDeployment
 from weir_operator.advise.view import ExternalJob
 from weir_operator.advise.watch import JobWatch
 from weir_operator.api.client import KubernetesApi
-from weir_operator.clock import Clock
+from weir_operator.clock import Clock, wait_until
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import JobDetails
@@ -48,11 +52,15 @@ from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.runtime.protocol import Deployments
 
+log = structlog.get_logger()
+
 COOLDOWN = "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"
 """Key of Flink's configuration: for how long after a restart it does not rescale."""
 _COOLDOWN = 30.0  # seconds, of Flink's own
 TRIGGERED_AGAIN = 10.0
 """Seconds after which another checkpoint is triggered, if Flink did not rescale at the last."""
+CHECKPOINT_LIMIT = 10.0
+"""Seconds for a checkpoint before the parallelism is written; without, more input is read again."""
 FLOW_PERIOD = 15.0
 """Seconds for which a job is watched before it is scaled, until a record passes: a Flink that is
 not Weir's counts anew every 10 s."""
@@ -214,13 +222,39 @@ class InPlace:
         job = await self._watch.run()
         if self._clock.now() < job.runs_since + await _cooldown_of(flink):
             return
-        # A slot for each subtask of the widest vertex; how groups share slots, only Flink knows.
-        slots = sum(each.slots for each in await flink.task_managers())
-        if slots < max(wanted.values()):
+        if not await _has_slots(flink, wanted):
             return
         self._triggered = now
         async with ScaledFlink(reference.rest_url, guard=self._guard) as client:
             await client.checkpoint(job.id)
+
+    async def checkpoint_first(self, wanted: Vertices) -> None:
+        """Have a job of Flink 1.x complete a checkpoint, from which it will rescale at once.
+
+        Only where it has the slots. Without one in time the change goes on.
+        """
+        reference, flink = self._watch.reference, self._watch.flink
+        if reference is None or flink is None:
+            return
+        try:
+            if flink_deployment.rescales_at_checkpoints(await flink.version()):
+                return
+            if not await _has_slots(flink, wanted):
+                return
+            job = await self._watch.run()
+            before = await flink.checkpoints(job.id)
+
+            async def completed() -> bool | None:
+                now = await flink.checkpoints(job.id)
+                if before is None or now is None:
+                    return None
+                return True if now.completed > before.completed else None
+
+            async with ScaledFlink(reference.rest_url, guard=self._guard) as client:
+                await client.checkpoint(job.id)
+            await wait_until(completed, clock=self._clock, timeout=CHECKPOINT_LIMIT, period=0.1)
+        except (TemporaryError, PermanentError) as error:
+            log.info("no checkpoint before the rescale", failure=str(error))
 
     async def runs_with(self, wanted: Vertices) -> bool:
         """Return whether every vertex runs with its parallelism.
@@ -268,6 +302,15 @@ async def _refuse_checkpoints(flink: ExternalFlink, job: ExternalJob) -> str:
         "its state when it is scaled; set execution.checkpointing.interval in "
         "spec.flinkConfiguration of the FlinkDeployment"
     )
+
+
+async def _has_slots(flink: ExternalFlink, wanted: Vertices) -> bool:
+    """Return whether there is a slot for each subtask of the widest vertex.
+
+    How groups share slots, only Flink knows.
+    """
+    slots = sum(each.slots for each in await flink.task_managers())
+    return slots >= max(wanted.values())
 
 
 async def _cooldown_of(flink: ExternalFlink) -> float:
@@ -335,6 +378,7 @@ class InPlaceRescaler(Rescaler):
         if journal.is_back:
             await self._retried(lambda: self._in_place.write(wanted, is_back=True))
         else:
+            await self._in_place.checkpoint_first(wanted)
             await self._retried_until_running(lambda: self._in_place.write(wanted))
         return journal.at(Step.VERIFY, self._clock.now())
 

@@ -11,6 +11,7 @@ import pytest
 from tests.operator.advise.fakes import FakeCluster
 from tests.operator.flink.builders import a_job, a_vertex
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, MemoryStatusStore
+from weir_operator.advise import in_place as in_place_module
 from weir_operator.advise.flink_deployment import PATH
 from weir_operator.advise.in_place import InPlace, InPlaceRescaler, NotRunningError
 from weir_operator.advise.watch import JobWatch
@@ -349,3 +350,83 @@ async def test_whether_the_operator_would_scale_the_job_is_asked_before_a_change
     await in_place_over(Writes("RUNNING"), Answers()).require_running()
 
     assert cluster.applied == [True], "only a try"
+
+
+class Older(Answers):
+    """A JobManager of Flink 1.20, whose checkpoints are complete when a test says so."""
+
+    def __init__(self, *, slots: int, answers: bool = True) -> None:
+        super().__init__()
+        self.slots = slots
+        self.completed = 5
+        self.asked: list[str] = []
+        self.answers = answers
+
+    async def version(self) -> str:
+        return "1.20.1"
+
+    async def task_managers(self) -> list[Any]:
+        return [SimpleNamespace(slots=self.slots)]
+
+    async def checkpoints(self, job_id: str) -> Any:
+        return SimpleNamespace(completed=self.completed)
+
+
+def over_older(flink: Older, monkeypatch: pytest.MonkeyPatch) -> InPlace:
+    class Scaled:
+        def __init__(self, rest_url: str, *, guard: Any) -> None:
+            """Reach the JobManager of the test."""
+
+        async def __aenter__(self) -> Scaled:
+            return self
+
+        async def __aexit__(self, *raised: object) -> None:
+            """Nothing is held."""
+
+        async def checkpoint(self, job_id: str) -> None:
+            if not flink.answers:
+                raise TemporaryError("Flink does not answer")
+            flink.asked.append(job_id)
+            flink.completed += 1
+
+    monkeypatch.setattr(in_place_module, "ScaledFlink", Scaled)
+    in_place = in_place_over(Writes("RUNNING"), flink)
+    cast(Any, in_place)._watch.run = lambda: _a_running_job()
+    return in_place
+
+
+async def _a_running_job() -> JobDetails:
+    return a_job(["source", "count"])
+
+
+async def test_a_flink_that_rescales_at_once_completes_a_checkpoint_before(monkeypatch):
+    flink = Older(slots=2)
+
+    await over_older(flink, monkeypatch).checkpoint_first({"count": 2})
+
+    assert len(flink.asked) == 1
+
+
+async def test_a_rescale_that_has_to_wait_for_slots_is_not_worth_a_checkpoint_before(monkeypatch):
+    flink = Older(slots=1)
+
+    await over_older(flink, monkeypatch).checkpoint_first({"count": 2})
+
+    assert flink.asked == []
+
+
+async def test_a_flink_that_rescales_at_checkpoints_needs_none_before(monkeypatch):
+    flink = Older(slots=2)
+    monkeypatch.setattr(Older, "version", Answers.version)
+
+    await over_older(flink, monkeypatch).checkpoint_first({"count": 2})
+
+    assert flink.asked == []
+
+
+async def test_a_change_goes_on_without_the_checkpoint_before_it(monkeypatch):
+    flink = Older(slots=2, answers=False)
+
+    await over_older(flink, monkeypatch).checkpoint_first({"count": 2})
+
+    assert flink.asked == []
