@@ -8,7 +8,7 @@ from inspect import signature
 
 import pytest
 
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.rescale.fakes import FakeClock, TurnTakingClock
 from weir_operator.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.api.leader import Leader, LeaseLostError, LeaseSettings
 from weir_operator.errors import PermanentError
@@ -224,7 +224,7 @@ async def test_a_process_that_starts_again_in_its_pod_need_not_wait_for_itself(a
     ids=lambda error: type(error).__name__,
 )
 async def test_one_strange_answer_does_not_end_a_lease_that_still_holds(api, monkeypatch, error):
-    leader = a_leader(api, "one")
+    leader = a_leader(api, "one", TurnTakingClock())
     await leader.acquire()
     real, answers = api.get, [error]
     renewed = asyncio.Event()

@@ -60,7 +60,7 @@ def test_what_others_leave_in_the_shared_workspace_means_nothing():
 
     decisions = live(policy, intervals(130), between=lambda: shared_workspace()[1:].fill(-1))
 
-    assert decisions == live(alone, intervals(130))
+    assert repr(decisions) == repr(live(alone, intervals(130)))
     assert policy.state_dict() == alone.state_dict()
 
 
@@ -73,7 +73,7 @@ def test_a_planner_of_a_controller_decides_as_one_of_a_simulation(monkeypatch):
 
     monkeypatch.setattr(OperatorView, "empty", with_own_workspace)
 
-    assert live(a_planner(), intervals(600)) == decisions
+    assert repr(live(a_planner(), intervals(600))) == repr(decisions)
 
 
 @pytest.mark.parametrize(
