@@ -15,7 +15,7 @@ from tests.operator.http_server import serving
 from tests.operator.metrics.builders import FakeReporter
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics import direct, names
-from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.direct import DirectSource, SampleRing
 
 OURS = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="a_0",}}'
 READ_LABELS = [label for label in names.LABELS if label not in (names.APP_LABEL, "quantile")]
@@ -214,12 +214,32 @@ async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_sou
     assert source.failures == {}
 
 
-async def test_an_app_of_too_many_series_is_told_the_limit(reporter, a_source, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 3)
-    reporter.samples = {OURS.replace("a_0", f"a_{number}"): 1.0 for number in range(3)}
+@pytest.mark.parametrize(
+    ("lines", "most", "limit"),
+    [
+        (
+            [OURS.replace("a_0", f"a_{number}") for number in range(3)],
+            3,
+            "3 series of streams_trips",
+        ),
+        ([OURS.replace("a_0", "a" * 4000)], 3, "labels of 1024 characters"),
+        ([OURS.replace("a_0", "a" * 9000)], direct.MAX_SERIES, "8192 bytes"),
+        (
+            [OURS.replace("}", ",".join(f'l{n}=""' for n in range(64)) + "}")],
+            direct.MAX_SERIES,
+            "64 labels",
+        ),
+    ],
+    ids=["series of an app", "labels of an app", "bytes of a line", "labels of a line"],
+)
+async def test_who_has_too_much_is_told_the_limit(
+    reporter, a_source, monkeypatch, lines, most, limit
+):
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", most)
+    reporter.samples = dict.fromkeys(lines, 1.0)
     source = a_source(Targets(reporter.url))
 
-    with pytest.raises(TemporaryError, match="3 series of streams_trips"):
+    with pytest.raises(TemporaryError, match=limit):
         await scrape_and_look(source)
 
 
@@ -229,23 +249,6 @@ async def test_a_page_of_too_many_series_is_told_the_limit(a_source, a_target):
     source = a_source(Targets(url))
 
     with pytest.raises(TemporaryError, match="10000 series"):
-        await scrape_and_look(source)
-
-
-async def test_a_line_of_too_many_bytes_is_told_the_limit(reporter, a_source):
-    reporter.samples = {OURS.replace("a_0", "a" * 9000): 1.0}
-    source = a_source(Targets(reporter.url))
-
-    with pytest.raises(TemporaryError, match="8192 bytes"):
-        await scrape_and_look(source)
-
-
-async def test_a_line_of_too_many_labels_is_told_the_limit(reporter, a_source):
-    labels = ",".join(f'l{number}=""' for number in range(64))
-    reporter.samples = {OURS.replace("}", labels + "}"): 1.0}
-    source = a_source(Targets(reporter.url))
-
-    with pytest.raises(TemporaryError, match="64 labels"):
         await scrape_and_look(source)
 
 
@@ -280,15 +283,6 @@ async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
         tracemalloc.stop()
 
     assert sum(trace.size for trace in kept.traces) < 100_000
-
-
-async def test_an_app_of_too_long_labels_is_told_the_limit(reporter, a_source, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 3)
-    reporter.samples = {OURS.replace("a_0", "a" * 4000): 1.0}
-    source = a_source(Targets(reporter.url))
-
-    with pytest.raises(TemporaryError, match="labels of 1024 characters"):
-        await scrape_and_look(source)
 
 
 async def test_room_of_labels_is_free_again_once_their_series_have_ended(
@@ -495,3 +489,54 @@ async def test_a_target_that_does_not_listen_yet_is_named_only_if_it_stays_so(a_
 
     assert early == []
     assert len([each for each in caplog.messages if "is not scraped" in each]) == 1
+
+
+def test_a_series_without_a_sample_inside_is_left_out():
+    ring = SampleRing(keep=100)
+    ring.add(1.0, [("x", {}, 1.0)])
+
+    assert ring.window(2.0, 3.0).series == ()
+
+
+def test_samples_older_than_the_ring_keeps_are_dropped():
+    ring = SampleRing(keep=10)
+    ring.add(1.0, [("gone", {}, 1.0), ("x", {}, 1.0)])
+    ring.add(5.0, [("x", {}, 2.0)])
+    ring.add(12.0, [("x", {}, 3.0)])
+
+    (series,) = ring.window(0.0, 100.0).series
+
+    assert series.times == (5.0, 12.0)
+
+
+def test_after_the_clock_was_set_back_samples_go_on():
+    ring = SampleRing(keep=100)
+    for time in (50.0, 60.0, 20.0, 21.0):
+        ring.add(time, [("x", {}, time)])
+
+    (series,) = ring.window(0.0, 100.0).series
+
+    assert series.times == (20.0, 21.0)
+
+
+def test_a_series_that_has_ended_is_forgotten_and_leaves_its_place_to_another():
+    ring = SampleRing(keep=10, most=1)
+    ring.add(1.0, [("gone", {}, 1.0)])
+
+    assert ring.add(5.0, [("new", {}, 1.0)]) == 1
+    assert ring.add(12.0, [("new", {}, 2.0)]) == 0
+
+    assert [each.name for each in ring.window(0.0, 100.0).series] == ["new"]
+
+
+def test_a_series_too_many_takes_nothing_from_those_that_are_there():
+    ring = SampleRing(keep=100, most=2)
+    ring.add(1.0, [("a", {}, 1.0), ("b", {}, 1.0)])
+
+    left_out = ring.add(2.0, [("c", {}, 2.0), ("b", {}, 2.0), ("d", {}, 2.0)])
+
+    assert left_out == 2
+    assert {each.name: each.times for each in ring.window(0.0, 9.0).series} == {
+        "a": (1.0,),
+        "b": (1.0, 2.0),
+    }
