@@ -34,24 +34,18 @@ async def asked(url, namespace=None, **settings):
         await source.close()
 
 
-async def test_of_a_refusal_only_the_status_and_prometheus_own_word_are_told(a_server):
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("execution", "422, execution"), ("s3cret", "422"), ({"s3cret": 1}, "422"), (None, "422")],
+)
+async def test_of_a_refusal_only_the_status_and_prometheus_own_word_are_told(a_server, kind, told):
     async def refuse(_):
-        error = {"status": "error", "errorType": "execution", "error": "s3cret of somebody"}
-        return web.json_response(error, status=422)
+        return web.json_response({"errorType": kind, "error": "s3cret of somebody"}, status=422)
 
-    with pytest.raises(TemporaryError, match="422, execution") as raised:
+    with pytest.raises(TemporaryError, match=told) as raised:
         await asked(await a_server(refuse))
 
     assert "s3cret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", ["s3cret", {"s3cret": 1}, None])
-async def test_words_of_somebody_else_are_not_told(a_server, kind):
-    async def refuse(_):
-        return web.json_response({"errorType": kind, "error": "s3cret"}, status=403)
-
-    with pytest.raises(TemporaryError, match="403"):
-        await asked(await a_server(refuse))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +110,20 @@ async def test_a_redirect_is_not_followed(a_server):
     assert followed == []
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "\xff", '{"data": {"result": [7]}}'])
-async def test_an_answer_that_cannot_be_parsed_is_an_error(a_server, text):
+@pytest.mark.parametrize(
+    "answered",
+    [
+        b"[" * 100_000,
+        b"\xff",
+        b"<html>sign in</html>",
+        b"{}",
+        b'{"data": 1}',
+        b'{"data": {"result": [7]}}',
+    ],
+)
+async def test_an_answer_that_is_not_prometheus_is_an_error(a_server, answered):
     async def answer(_):
-        return web.Response(body=text.encode("latin-1"))
+        return web.Response(body=answered)
 
     with pytest.raises(TemporaryError):
         await asked(await a_server(answer))
@@ -159,17 +163,6 @@ async def test_a_server_that_drips_is_left_for_good(a_server):
         await asked(url, timeout=0.1)
 
     await asyncio.wait_for(left.wait(), 5.0)
-
-
-@pytest.mark.parametrize("text", ["<html>sign in</html>", "{}", '{"data": 1}'])
-async def test_an_answer_that_is_not_prometheus_is_an_error(a_server, text):
-    async def answer(_):
-        return web.Response(text=text)
-
-    url = await a_server(answer)
-
-    with pytest.raises(TemporaryError):
-        await asked(url)
 
 
 async def test_user_and_password_reach_the_server_as_they_are_now(a_server):
