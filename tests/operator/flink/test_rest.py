@@ -262,17 +262,6 @@ async def test_large_answers_of_many_streamapps_are_read_one_after_the_other(fli
     assert most == 1
 
 
-async def test_a_cause_that_is_wrapped_ever_again_is_told_at_once(flink, rest):
-    reason = "a.Wrapped: " * 150_000 + "java.io.IOException: full"
-    flink.refuse("GET", "/taskmanagers", status=503, reason=reason)
-
-    began = time.process_time()
-    with pytest.raises(TemporaryError, match="Wrappe"):
-        await rest.task_managers()
-
-    assert time.process_time() - began < 5.0
-
-
 async def test_an_unknown_job_is_none_and_its_subtasks_an_error(flink, rest):
     flink.refuse("GET", f"/jobs/{JOB}", status=404, reason="Job not found")
     flink.refuse("GET", f"/jobs/{JOB}/vertices/v", status=404, reason="Job not found")
@@ -292,45 +281,44 @@ async def test_a_program_that_throws_is_refused_with_its_own_words(flink, rest):
         await rest.run_jar("x.jar", job_id=JOB)
 
 
-async def test_a_program_that_is_not_in_the_jar_is_refused_though_flink_blames_itself(flink, rest):
-    flink.refuse(
-        "POST",
-        "/jars/x.jar/run",
-        status=500,
-        reason="a.b.ProgramInvocationException: no class\n"
-        "Caused by: java.lang.ClassNotFoundException: example.Nope",
-    )
+@pytest.mark.parametrize(
+    ("status", "reason", "entry_class", "error", "sentence"),
+    [
+        pytest.param(
+            500,
+            "a.b.ProgramInvocationException: no class\n"
+            "Caused by: java.lang.ClassNotFoundException: example.Nope",
+            "example.Nope",
+            RefusedByFlinkError,
+            r"^spec\.flink\.job\.entryClass: .*'example\.Nope'",
+            id="a class that is not in the jar, of which Flink takes the blame",
+        ),
+        pytest.param(
+            400,
+            "a.b.ProgramInvocationException: Neither a 'Main-Class', nor a 'program-class' entry"
+            " was found in the jar file.",
+            None,
+            RefusedByFlinkError,
+            "entryClass: ",
+            id="a jar that names no class",
+        ),
+        pytest.param(
+            400,
+            "Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused",
+            "dev.weir.RunScript",
+            TemporaryError,
+            r"^spec\.flink\.job\.sql: q\.sql, line 3: refused$",
+            id="a script whose catalog does not answer, which may be submitted later",
+        ),
+    ],
+)
+async def test_what_flink_cannot_submit_is_told_by_its_field(
+    flink, rest, status, reason, entry_class, error, sentence
+):
+    flink.refuse("POST", "/jars/x.jar/run", status=status, reason=reason)
 
-    with pytest.raises(
-        RefusedByFlinkError,
-        match=r"^spec\.flink\.job\.entryClass: .*'example\.Nope'",
-    ):
-        await rest.run_jar("x.jar", job_id=JOB, entry_class="example.Nope")
-
-
-async def test_a_script_whose_catalog_does_not_answer_may_be_submitted_later(flink, rest):
-    flink.refuse(
-        "POST",
-        "/jars/x.jar/run",
-        status=400,
-        reason="Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused",
-    )
-
-    with pytest.raises(TemporaryError, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: refused$"):
-        await rest.run_jar("x.jar", job_id=JOB, entry_class="dev.weir.RunScript")
-
-
-async def test_a_jar_that_names_no_class_is_refused_by_the_field_that_would(flink, rest):
-    flink.refuse(
-        "POST",
-        "/jars/x.jar/run",
-        status=400,
-        reason="a.b.ProgramInvocationException: Neither a 'Main-Class', nor a 'program-class' entry"
-        " was found in the jar file.",
-    )
-
-    with pytest.raises(RefusedByFlinkError, match="entryClass: "):
-        await rest.run_jar("x.jar", job_id=JOB)
+    with pytest.raises(error, match=sentence):
+        await rest.run_jar("x.jar", job_id=JOB, entry_class=entry_class)
 
 
 async def test_submitting_twice_under_one_id_changes_nothing(flink, rest):
