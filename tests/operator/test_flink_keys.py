@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.streamapp.builders import a_manifest
-from weir_operator.errors import InvalidStreamAppError
 from weir_operator.flink.configuration import RECOMMENDED
 from weir_operator.flink_keys import (
     OTHER_NAMES,
@@ -13,19 +11,8 @@ from weir_operator.flink_keys import (
     OWNED_FLINK_KEYS,
     add_own_names,
     own_names,
-    owned_keys,
     remedy_for_owned,
 )
-from weir_operator.streamapp.loading import parse_manifest
-
-
-def test_a_value_stands_under_its_options_own_name_too():
-    config = add_own_names({"restart-strategy": "exponential-delay"})
-
-    assert config == {
-        "restart-strategy": "exponential-delay",
-        "restart-strategy.type": "exponential-delay",
-    }
 
 
 def test_the_own_name_wins_over_others():
@@ -72,11 +59,3 @@ def test_the_users_keys_are_theirs_under_every_name(key):
     names = (key, *own_names(key), *OTHER_NAMES.get(key, ()))
 
     assert [remedy_for_owned(name) for name in names] == [None] * len(names)
-
-
-@pytest.mark.parametrize("owned", owned_keys())
-def test_a_manifest_with_a_key_of_weirs_is_refused(owned):
-    key = owned.replace("*", "anything")
-
-    with pytest.raises(InvalidStreamAppError, match="a key that Weir does not set itself"):
-        parse_manifest(a_manifest(flink={"job": {"jar": "x.jar"}, "config": {key: "mine"}}))

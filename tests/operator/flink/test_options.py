@@ -104,6 +104,7 @@ COLLECTORS = [
       " -XX:+UseZGC"}, []),
     ({"env.java.opts.all": "-XX:+UseSerialGC -Dx='a b' -XX:+UseShenandoahGC"},
      ["env.java.opts.all"]),
+    ({"env.java.opts": "-XX:+UseSerialGC -XX:+UseZGC"}, ["env.java.opts.all"]),  # by an older name
     ({"env.java.opts.taskmanager": "-XX:+UseParallelGC -XX:+UseZGC"},
      ["env.java.opts.taskmanager"]),
     ({"env.java.opts.all": "-XX:+UseSerialGC", "env.java.opts.taskmanager": "-XX:+UseG1GC"},
@@ -167,12 +168,6 @@ def test_flink_reads_and_refuses_the_same(read_by_flink):
 )
 def test_a_value_is_refused_under_every_name_of_its_key(key, value):
     assert [each.key for each in find_refused_values({key: value})] == [key]
-
-
-def test_a_jvm_has_one_garbage_collector_by_the_older_name_too():
-    options = {"env.java.opts": "-XX:+UseSerialGC -XX:+UseZGC"}
-
-    assert len(list(find_refused_values(options))) == 1
 
 
 REPORTER = "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
