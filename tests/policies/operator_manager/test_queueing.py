@@ -1,6 +1,5 @@
 import itertools
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -371,23 +370,6 @@ def test_of_however_many_deployments_the_target_is_the_one_that_was_chosen(node_
     assert decision.target == Deployment(counts)  # nothing is taken away before five intervals
     assert verdict(decision, counts).startswith("Chosen")
     assert len({each.deployment for each in decision.candidates}) > NEXT_BEST
-
-
-@pytest.mark.parametrize(
-    ("rate", "budget"),
-    [(100.0, 1.0), (50_000.0, 0.05), (100.0, 1e-6), (1e9, 0.05)],
-    ids=["it saves", "it needs", "it is too slow", "it is too small"],
-)
-def test_many_node_types_of_many_replicas_are_decided_at_once(rate, budget):
-    model = a_model(node_types=many_node_types(128), max_replicas=10_000)
-    counts = (1,) + (0,) * 127
-    policy = build(scale_in_window=1)
-    live(policy, rate, rate, deployment=counts, model=model, budget=budget)  # compiled from here on
-
-    began = time.thread_time()
-    live(policy, rate, rate, deployment=counts, model=model, budget=budget)
-
-    assert time.thread_time() - began < 0.5  # two decisions, of which each took 1 to 6 s before
 
 
 @given(data=st.data())
