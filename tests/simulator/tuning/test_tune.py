@@ -250,12 +250,6 @@ def test_a_stop_keeps_the_best_so_far():
     assert len(result.evaluations) == 4
 
 
-def test_a_deadline_ends_the_search():
-    result = tune(an_order(evaluations=100_000, deadline=2.0))
-
-    assert result.ended == "deadline"
-
-
 def test_the_search_uses_its_time_although_made_up_traffic_might_need_more(monkeypatch):
     steps = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(steps) / 10)  # 0.3 s for each batch
