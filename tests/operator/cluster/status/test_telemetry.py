@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.api.objects import Key
-from weir_operator.cluster.status.telemetry import Telemetry
+from weir_operator.clock import SystemClock
+from weir_operator.cluster.status.telemetry import (
+    LAG_EVERY,
+    LAG_ROUNDS,
+    AppSeries,
+    Telemetry,
+    measure_memory,
+    watch_event_loop,
+    watch_state_volume,
+)
 from weir_operator.loop.record import DecisionRecord
 from weir_operator.metrics.keys import KeyReport
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
@@ -216,3 +231,236 @@ def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
     assert group == 94
     [part] = samples(telemetry, "weir_operator_heaviest_key_group_ratio").values()
     assert part == 0.6
+
+
+TRIPS = Key("streams", "trips")
+
+
+def read(*series):
+    registry = CollectorRegistry()
+    for each in series:
+        registry.register(each)
+    page = generate_latest(registry).decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def test_a_series_is_read_back_with_all_its_labels():
+    decisions = AppSeries(
+        CounterMetricFamily, "weir_decisions_total", "Decisions.", ("operator", "granted")
+    )
+
+    decisions.add(TRIPS, "match", "true")
+    decisions.add(TRIPS, "match", "true")
+    decisions.add(TRIPS, "source", "false", amount=0)
+
+    labels = {"namespace": "streams", "app": "trips"}
+    assert read(decisions) == {
+        ("weir_decisions_total", frozenset((labels | each).items())): value
+        for each, value in (
+            ({"operator": "match", "granted": "true"}, 2.0),
+            ({"operator": "source", "granted": "false"}, 0.0),
+        )
+    }
+
+
+@pytest.mark.parametrize("value", [0.0, -1.5, 1e-9, 1.7e9, 1e300, math.inf, -math.inf, math.nan])
+def test_every_number_is_read_back(value):
+    cost = AppSeries(GaugeMetricFamily, "weir_cost_per_hour", "Cost.")
+
+    cost.set(TRIPS, value)
+
+    [found] = read(cost).values()
+    assert found == value or (math.isnan(found) and math.isnan(value))
+
+
+@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "{}", "%s", "ü"])
+def test_a_label_holds_any_text(text):
+    events = AppSeries(CounterMetricFamily, "weir_events_total", "Events.", ("reason",))
+
+    events.add(TRIPS, text)
+
+    [(_, labels)] = read(events)
+    assert dict(labels)["reason"] == text
+
+
+def test_series_of_a_streamapp_that_is_gone_are_gone():
+    cost = AppSeries(GaugeMetricFamily, "weir_cost_per_hour", "Cost.")
+    cost.set(TRIPS, 1.0)
+    cost.set(Key("streams", "other"), 2.0)
+
+    cost.forget(TRIPS)
+
+    assert list(read(cost).values()) == [2.0]
+    assert cost.of(TRIPS) == {}
+
+
+MIB = 2**20
+
+
+def version_2(root, *, limit):
+    (root / "memory.current").write_text(f"{500 * MIB}\n")
+    (root / "memory.max").write_text(f"{limit}\n")
+    (root / "memory.stat").write_text(
+        f"anon {300 * MIB}\nfile {120 * MIB}\nactive_file {20 * MIB}\ninactive_file {80 * MIB}\n"
+    )
+
+
+def version_1(root, *, limit):
+    folder = root / "memory"
+    folder.mkdir()
+    (folder / "memory.usage_in_bytes").write_text(f"{500 * MIB}\n")
+    (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (folder / "memory.stat").write_text(
+        f"active_file 0\ntotal_active_file {20 * MIB}\ntotal_inactive_file {80 * MIB}\n"
+    )
+
+
+@pytest.mark.parametrize("write", [version_2, version_1])
+def test_pages_of_files_are_not_counted_as_in_use(tmp_path, write):
+    write(tmp_path, limit=768 * MIB)
+
+    assert measure_memory(tmp_path) == (400 * MIB, 768 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("write", "unbounded"), [(version_2, "max"), (version_1, 9223372036854771712)]
+)
+def test_where_there_is_no_limit_none_is_shown(tmp_path, write, unbounded):
+    write(tmp_path, limit=unbounded)
+
+    used, limit = measure_memory(tmp_path)
+
+    assert used == 400 * MIB
+    assert math.isnan(limit)
+
+
+@pytest.mark.parametrize("damage", ["", "one two three", "nothing of use\n"])
+def test_what_cannot_be_read_is_not_known(tmp_path, damage):
+    version_2(tmp_path, limit=768 * MIB)
+    (tmp_path / "memory.stat").write_text(damage)
+
+    assert all(map(math.isnan, measure_memory(tmp_path)))
+
+
+def test_beside_no_cgroup_nothing_is_known(tmp_path):
+    assert all(map(math.isnan, measure_memory(tmp_path)))
+
+
+class EnoughError(Exception):
+    """The clock of a test ends the watch."""
+
+
+class ClockOf(FakeClock):
+    """Ends a watch when nothing is left to happen between two looks."""
+
+    def __init__(self, between):
+        super().__init__()
+        self._between = iter(between)
+
+    async def sleep(self, seconds):
+        try:
+            next(self._between)()
+        except StopIteration:
+            raise EnoughError from None
+
+
+def shown(telemetry):
+    """Return size and free space as the metrics have them."""
+    read = telemetry.registry.get_sample_value
+    size, free = read("weir_state_volume_bytes"), read("weir_state_volume_free_bytes")
+    assert size is not None
+    assert free is not None
+    return size, free
+
+
+async def test_size_and_free_space_are_shown(tmp_path):
+    telemetry = Telemetry()
+    before = shown(telemetry)
+
+    with pytest.raises(EnoughError):
+        await watch_state_volume(tmp_path, telemetry, clock=ClockOf([]))
+
+    size, free = shown(telemetry)
+    assert all(math.isnan(each) for each in before)
+    assert 0 < free <= size
+
+
+async def test_a_folder_that_is_still_to_be_made_is_looked_for_where_it_will_be(tmp_path):
+    telemetry = Telemetry()
+
+    with pytest.raises(EnoughError):
+        await watch_state_volume(tmp_path / "state" / "one", telemetry, clock=ClockOf([]))
+
+    assert shown(telemetry)[0] > 0
+
+
+async def test_a_volume_that_cannot_be_looked_at_is_unknown_until_it_can(tmp_path, monkeypatch):
+    telemetry, seen = Telemetry(), []
+
+    def fail(folder):
+        raise OSError(5, "Input/output error")
+
+    def mend():
+        seen.append(shown(telemetry))
+        monkeypatch.undo()
+
+    monkeypatch.setattr("shutil.disk_usage", fail)
+    with pytest.raises(EnoughError):
+        await watch_state_volume(tmp_path, telemetry, clock=ClockOf([mend]))
+
+    [unknown] = seen
+    assert all(math.isnan(each) for each in unknown)
+    assert shown(telemetry)[0] > 0
+
+
+class LateClock(FakeClock):
+    """Wakes late by the seconds given, one after the other, then ends the watch."""
+
+    def __init__(self, delays: Iterator[float]) -> None:
+        super().__init__()
+        self._delays = delays
+
+    async def sleep(self, seconds: float) -> None:
+        delay = next(self._delays, None)
+        if delay is None:
+            raise EnoughError
+        await super().sleep(seconds + delay)
+
+
+async def shown_after(*delays):
+    telemetry = Telemetry()
+    with pytest.raises(EnoughError):
+        await watch_event_loop(telemetry, clock=LateClock(iter(delays)))
+    return telemetry.registry.get_sample_value("weir_event_loop_lag_seconds")
+
+
+async def test_the_longest_delay_is_shown():
+    assert await shown_after(0.1, 2.0, 0.5) == pytest.approx(2.0)
+
+
+async def test_a_delay_is_shown_for_at_least_a_minute():
+    rounds = int(60.0 / LAG_EVERY)
+
+    assert await shown_after(*[0.0] * (LAG_ROUNDS - 1), 2.0, *[0.0] * rounds) == pytest.approx(2.0)
+
+
+async def test_a_delay_of_long_ago_is_not_shown():
+    assert await shown_after(2.0, *[0.0] * (2 * LAG_ROUNDS)) == pytest.approx(0.0)
+
+
+async def test_a_step_that_keeps_the_loop_busy_is_seen():
+    telemetry = Telemetry()
+    task = asyncio.create_task(watch_event_loop(telemetry, clock=SystemClock()))
+    await asyncio.sleep(0)
+
+    time.sleep(LAG_EVERY + 0.3)
+    await asyncio.sleep(0.05)
+    task.cancel()
+
+    seen = telemetry.registry.get_sample_value("weir_event_loop_lag_seconds")
+    assert seen is not None
+    assert seen >= 0.3
