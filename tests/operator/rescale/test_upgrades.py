@@ -30,18 +30,6 @@ def revisions(bench):
     return {replica.revision for replica in bench.world.alive.values()}
 
 
-async def test_an_upgrade_goes_on_from_a_savepoint_with_processes_of_the_new_revision():
-    bench = await a_job_of_the_old_revision()
-
-    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW)
-
-    assert end.step is Step.DONE
-    assert bench.runs_with[:2] == NEW.arguments
-    assert revisions(bench) == {NEW.id}
-    assert bench.store.load().revision == NEW
-    assert bench.exact()
-
-
 async def test_a_first_start_and_every_rescale_run_the_revision_that_the_status_names():
     bench = await a_job_of_the_old_revision()
 
@@ -68,19 +56,7 @@ async def test_a_revision_that_does_not_run_is_rolled_back_from_the_same_savepoi
     assert bench.exact()
 
 
-async def test_a_revision_whose_job_manager_does_not_start_is_rolled_back_too():
-    bench = await a_job_of_the_old_revision()
-    bench.world.deaf_revisions = {NEW.id}
-
-    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW)
-
-    assert end.step is Step.ROLLED_BACK
-    assert "its image cannot be pulled" in str(end.failure)
-    assert bench.runs_with[:2] == OLD.arguments
-    assert bench.exact()
-
-
-async def test_the_way_back_gets_the_agent_from_where_the_job_had_it_and_the_way_there_does_not():
+async def test_a_revision_whose_job_manager_does_not_start_goes_back_to_the_agent_of_before():
     had = AgentImage(image="example/weir:1", digest="1" * 64)
     bench = await Bench(arguments=NEW.arguments).started(
         revision=OLD.model_copy(update={"agent": had})
@@ -91,6 +67,8 @@ async def test_the_way_back_gets_the_agent_from_where_the_job_had_it_and_the_way
     end = await bench.change(ONE, Kind.UPGRADE, revision=NEW)
 
     assert end.step is Step.ROLLED_BACK
+    assert "its image cannot be pulled" in str(end.failure)
+    assert bench.runs_with[:2] == OLD.arguments
     assert bench.world.agents[0] is None, "a newer Weir's"
     assert bench.world.agents[-1] == had
     assert bench.exact()
