@@ -126,26 +126,6 @@ async def test_a_job_that_ended_by_failure_goes_on_from_its_newest_checkpoint(st
     assert stage.exact()
 
 
-async def test_a_job_that_the_jobmanager_forgot_is_submitted_again(stage):
-    lifecycle = await stage.running()
-    await lifecycle.change(TWO, "more")
-    stage.world.jobs.clear()
-
-    await lifecycle.heal()
-
-    assert len(stage.world.running()) == 1
-    assert stage.exact()
-
-
-async def test_a_job_that_finished_by_itself_is_left_finished(stage):
-    lifecycle = await stage.running()
-    [job] = stage.world.running()
-    stage.world.jobs[job].state = "FINISHED"
-
-    assert await lifecycle.heal() is Health.FINISHED
-    assert stage.world.running() == []
-
-
 async def test_a_job_that_never_comes_to_run_ends_the_start_with_its_cause(stage):
     stage.world.broken_totals = {1}
 

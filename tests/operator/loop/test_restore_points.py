@@ -142,22 +142,6 @@ async def test_a_finished_job_runs_again_by_a_new_nonce(stage):
     assert await stage.lifecycle(restore_nonce=1).heal() is Health.RUNS
 
 
-async def test_a_savepoint_that_completes_after_its_change_was_abandoned_is_found(stage):
-    stage = Stage(RescaleSettings(via="Savepoint", savepoint_limit=20.0))
-    lifecycle = await stage.running()
-    stage.world.savepoint_takes = 500.0
-    end = await lifecycle.change(TWO, "more")
-    stage.world.process(10)
-    stage.clock.time += 1000.0
-
-    health = await lifecycle.heal()
-
-    assert end.step is Step.ABANDONED
-    assert health is Health.RUNS
-    assert len(stage.world.running()) == 1
-    assert stage.world.committed_wrong() == (0, 0)
-
-
 async def test_a_job_stopped_by_hand_goes_on_from_that_savepoint(stage):
     lifecycle = await stage.running()
     [job] = stage.world.running()
