@@ -28,27 +28,6 @@ def replicas(operator, pool, *, stand=0, pend=0):
     ]
 
 
-def test_what_stands_goes_on_without_what_finds_no_place():
-    wanted = {"match": {"small/1": 3}, "count": {"small/1": 1}}
-
-    found = fit_into_room(
-        wanted, replicas("match", "small", stand=2, pend=1), [("match", "small")], MODELS
-    )
-
-    assert found == {"match": {"small/1": 2}, "count": {"small/1": 1}}
-
-
-def test_an_operator_that_would_have_nothing_left_moves_to_a_pool_with_room():
-    found = fit_into_room(
-        {"match": {"small/1": 2}},
-        replicas("match", "small", pend=2),
-        [("match", "small")],
-        MODELS,
-    )
-
-    assert found == {"match": {"large/2": 1}}
-
-
 def test_an_operator_with_nowhere_to_go_waits():
     wanted = {"match": {"small/1": 2}}
 
