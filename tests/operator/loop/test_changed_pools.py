@@ -120,16 +120,6 @@ async def test_a_pool_that_nobody_uses_changes_without_a_restart(stage):
     assert stage.store.load().revision == changed
 
 
-async def test_another_job_manager_is_an_upgrade(stage):
-    lifecycle = await stage.running()
-    ask(stage, a_revision(job_manager=Place(memory=2048, cpu="1")))
-
-    await lifecycle.heal()
-
-    assert "UpgradeDone" in stage.reasons
-    assert stage.exact()
-
-
 async def test_a_job_manager_that_does_not_start_is_refused_until_the_manifest_changes(stage):
     lifecycle = await stage.running()
     wrong = a_revision(job_manager=Place(memory=1024, cpu="500m", node_selector=THERE))
