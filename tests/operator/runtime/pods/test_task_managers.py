@@ -179,14 +179,6 @@ async def test_a_pod_with_only_some_of_the_labels_is_no_replica_and_hides_none(
     assert [each.id for each in found] == [replica]
 
 
-async def test_exactly_the_chosen_replicas_end(task_managers, pods):
-    first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
-
-    await task_managers.stop(pods, [first])
-
-    assert {each.id for each in await task_managers.replicas(pods)} == {second, third}
-
-
 async def test_what_was_made_ready_to_go_ends_without_another_change_of_its_pod(
     task_managers, pods, cluster
 ):
