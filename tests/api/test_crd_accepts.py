@@ -37,42 +37,34 @@ async def test_every_example_is_taken(kube, path):
 
 
 @pytest.mark.parametrize(
-    "response_time", ["200ms", "1h30m", {"bound": "1s"}, {"bound": "1s", "statistic": "P99"}]
+    "spec",
+    [
+        *(
+            pytest.param({"objective": {"responseTime": each}}, id=f"a response time of {each}")
+            for each in ("200ms", "1h30m", {"bound": "1s"}, {"bound": "1s", "statistic": "P99"})
+        ),
+        *(
+            pytest.param(
+                {"mode": "Advise", "flink": {"ref": {"kind": each, "name": "trips"}}},
+                id=f"the job of a {each}, for advice",
+            )
+            for each in ("FlinkDeployment", "Deployment")
+        ),
+        *(
+            pytest.param(
+                {"windows": [{"name": "peak", "schedule": each, "duration": "2h"}]},
+                id=f"the schedule {each}",
+            )
+            for each in ("*/15 0-6,22 * JAN-mar sun", "0 17 1,15 * 7", "59 23 31 12 *")
+        ),
+        pytest.param(
+            {"fallback": {"deployment": "Named", "named": {"job": {"small/1": 3}}}},
+            id="a fallback of a whole job, under the name job",
+        ),
+    ],
 )
-async def test_both_forms_of_a_response_time_are_taken(kube, response_time):
-    answer = await kube.create(
-        kube.stream_apps, a_manifest(objective={"responseTime": response_time})
-    )
-
-    assert answer.status == 201, answer.message
-
-
-@pytest.mark.parametrize("kind", ["FlinkDeployment", "Deployment"])
-async def test_a_job_that_others_run_is_taken_for_advice(kube, kind):
-    manifest = a_manifest(mode="Advise", flink={"ref": {"kind": kind, "name": "trips"}})
-
-    answer = await kube.create(kube.stream_apps, manifest)
-
-    assert answer.status == 201, answer.message
-    parse_manifest(manifest)
-
-
-@pytest.mark.parametrize(
-    "schedule", ["*/15 0-6,22 * JAN-mar sun", "0 17 1,15 * 7", "59 23 31 12 *"]
-)
-async def test_schedules_of_every_form_are_taken(kube, schedule):
-    manifest = a_manifest(windows=[{"name": "peak", "schedule": schedule, "duration": "2h"}])
-
-    answer = await kube.create(kube.stream_apps, manifest)
-
-    assert answer.status == 201, answer.message
-    parse_manifest(manifest)
-
-
-async def test_a_whole_job_has_a_fallback_under_the_name_job(kube):
-    manifest = a_manifest(
-        fallback={"deployment": "Named", "named": {"job": {"small/1": 3}}},
-    )
+async def test_what_is_right_is_taken_by_server_and_models(kube, spec):
+    manifest = a_manifest(**spec)
 
     answer = await kube.create(kube.stream_apps, manifest)
 
