@@ -183,28 +183,27 @@ def test_a_blocked_source_without_a_backlog_leaves_arrivals_unknown_everywhere(r
         assert row.faults == ["blocked"]
 
 
-def test_missing_samples_uncover_their_time_and_do_not_bend_the_rate(rebuilt):
-    row = rebuilt["gap", "match", 120]
-
-    assert row.completeness == pytest.approx(2 / 3)
-    assert row.arrived == pytest.approx(20.0)
-    assert row.faults == ["gap"]
-
-
-def test_a_sample_that_is_there_twice_counts_once(rebuilt):
-    row = rebuilt["twice", "match", 180]
-
-    assert row.arrived == pytest.approx(20.0)
-    assert row.completeness == pytest.approx(1.0)
-    assert row.faults == ["duplicate"]
-
-
-def test_a_late_sample_counts_at_its_place(rebuilt):
-    row = rebuilt["late", "match", 180]
+@pytest.mark.parametrize(
+    ("history", "minute", "completeness", "fault"),
+    [
+        pytest.param("gap", 2, 2 / 3, "gap", id="missing samples uncover their time"),
+        pytest.param("twice", 3, 1.0, "duplicate", id="a sample that is there twice counts once"),
+        pytest.param("late", 3, 1.0, "late", id="a late sample counts at its place"),
+        # The fall is in the step that ends at 200 s.
+        pytest.param("reset", 3, 55 / 60, "reset", id="a counter that falls is no negative rate"),
+        pytest.param("restarted", 3, 45 / 60, "restart", id="a new run covers what it ran"),
+    ],
+)
+def test_a_fault_is_told_and_does_not_bend_the_rate(rebuilt, history, minute, completeness, fault):
+    row = rebuilt[history, "match", 60 * minute]
 
     assert row.arrived == pytest.approx(20.0)
-    assert row.completeness == pytest.approx(1.0)
-    assert row.faults == ["late"]
+    assert row.completeness == pytest.approx(completeness)
+    assert row.faults == [fault]
+
+
+def test_the_minute_after_a_restart_has_no_fault(rebuilt):
+    assert rebuilt["restarted", "match", 240].faults == []
 
 
 def test_a_clock_that_is_set_forward_is_no_pause(rebuilt):
@@ -221,24 +220,6 @@ def test_a_clock_that_is_set_back_is_no_burst(rebuilt):
     assert "clock" in row.faults
     assert row.arrived is None
     assert rebuilt["set back", "match", 300].arrived == pytest.approx(20.0)
-
-
-def test_a_counter_that_falls_is_no_negative_rate(rebuilt):
-    # The fall is in the step that ends at 200 s.
-    row = rebuilt["reset", "match", 180]
-
-    assert row.arrived == pytest.approx(20.0)
-    assert row.completeness == pytest.approx(55 / 60)
-    assert row.faults == ["reset"]
-
-
-def test_a_new_run_of_the_job_covers_what_it_ran_of_the_minute(rebuilt):
-    row = rebuilt["restarted", "match", 180]
-
-    assert row.arrived == pytest.approx(20.0)
-    assert row.completeness == pytest.approx(45 / 60)
-    assert row.faults == ["restart"]
-    assert rebuilt["restarted", "match", 240].faults == []
 
 
 def test_a_run_that_is_rescaled_in_place_has_as_many_tasks_as_are_alive(rebuilt):
