@@ -36,7 +36,7 @@ from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD
 from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
-from weir_operator.loop.evaluate import WORKED_OFF
+from weir_operator.loop.gather import WORKED_OFF
 from weir_operator.loop.run_record import RecordedRun
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.model.keys import replica_shares, shares_of_groups

@@ -27,7 +27,7 @@ from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD, load_outcomes, store_outcome
 from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
-from weir_operator.loop.evaluate import WORKED_OFF
+from weir_operator.loop.gather import WORKED_OFF
 from weir_operator.loop.run_record import RecordedRun, TickRecord
 
 ABOUT = "The response time that Weir measures of unmodified jobs, against the time in each row"

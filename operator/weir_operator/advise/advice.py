@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.advise.view import ExternalJob, PodPlace
-from weir_operator.loop.bounds import cost_per_hour, guards_while_draining, prices, refuse_target
+from weir_operator.loop.bounds import WORKING_OFF, cost_per_hour, prices, refuse_target
 from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.tick import Tick
 from weir_operator.runtime.protocol import Deployments
@@ -118,8 +118,8 @@ def advise(
     """Return what a tick advises, `None` where it held; what is not decided on stays as it is."""
     if tick.held or tick.snapshot.dataflow is None:
         return None
-    seen = tick.snapshot.app
-    guards = () if seen is None else guards_while_draining(seen, tick.snapshot.dataflow)
+    # What people forbid now does not change what is advised.
+    guards = [each for each in tick.guards if each is WORKING_OFF]
     targets: dict[str, Mapping[str, int]] = {}
     times: dict[str, float] = {}
     for name, manager in managers.items():

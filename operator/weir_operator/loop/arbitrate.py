@@ -28,7 +28,7 @@ from weir_operator.loop.bounds import (
 )
 from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.evaluate import Snapshot
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch

@@ -34,7 +34,6 @@ from weir_operator.streamapp.models import StreamApp
 from weir_policies.application_manager.cost_cap import CapShares, share_cap
 from weir_policies.kernels.bounds import CHEAPER, keep_within
 from weir_policies.kernels.wording import format_share
-from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import Observation, OperatorModel
@@ -84,7 +83,7 @@ WORKING_OFF = Guard(
 )
 
 
-def find_pauses(directives: Directives, now: float) -> Iterator[Guard]:
+def find_pauses(directives: Directives, now: float, app: AppMeasurement | None) -> Iterator[Guard]:
     """Yield the annotations that pause scaling."""
     for pause in directives.pauses:
         if pause.until is None or now < pause.until:
@@ -92,7 +91,9 @@ def find_pauses(directives: Directives, now: float) -> Iterator[Guard]:
             yield Guard(cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=reason)
 
 
-def find_blocked_periods(directives: Directives, now: float) -> Iterator[Guard]:
+def find_blocked_periods(
+    directives: Directives, now: float, app: AppMeasurement | None
+) -> Iterator[Guard]:
     """Yield the blocked periods that are open."""
     for window in directives.windows:
         blocks = window.allows is not Allowed.EVERYTHING
@@ -106,35 +107,40 @@ def find_blocked_periods(directives: Directives, now: float) -> Iterator[Guard]:
             yield Guard(cause=Cause.WINDOW, name=window.name, allows=window.allows, reason=reason)
 
 
-def find_other_scaler(directives: Directives, now: float) -> Iterator[Guard]:
+def find_other_scaler(
+    directives: Directives, now: float, app: AppMeasurement | None
+) -> Iterator[Guard]:
     """Yield that somebody else scales the job."""
     if directives.refused:
         reason = directives.refused
         yield Guard(cause=Cause.REFUSED, name="refused", allows=Allowed.NOTHING, reason=reason)
 
 
-GUARDS = (find_pauses, find_blocked_periods, find_other_scaler)
-"""All that the manifest and its surroundings forbid, in the order in which it is reported."""
-
-
-def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
-    """Return what forbids scaling at a Unix time."""
-    return tuple(guard for find in GUARDS for guard in find(directives, now))
-
-
-def guards_while_draining(app: AppMeasurement, flow: Dataflow) -> tuple[Guard, ...]:
-    """Return what forbids scaling in while the sources' backlog is worked off.
+def find_backlog(directives: Directives, now: float, app: AppMeasurement | None) -> Iterator[Guard]:
+    """Yield that the sources' backlog is worked off.
 
     It counts as one from what an interval takes in: what is gone by the next tick, a restart to
     save money need not wait for.
     """
-    sources = [app.operators[name] for name in flow.sources]
+    if app is None:
+        return
+    sources = [app.operators[name] for name in app.sources]
     taken = sum(source.processed_rate for source in sources)
     arriving = sum(source.arrival_rate for source in sources)
     drains = arriving < _WORKED_OFF * taken  # false where either is unknown
-    if not drains or not app.backlog > taken * (app.end - app.start):
-        return ()
-    return (WORKING_OFF,)
+    if drains and app.backlog > taken * (app.end - app.start):
+        yield WORKING_OFF
+
+
+GUARDS = (find_pauses, find_blocked_periods, find_other_scaler, find_backlog)
+"""All that forbids scaling at a time, in the order in which it is reported."""
+
+
+def guards_at(
+    directives: Directives, now: float, app: AppMeasurement | None = None
+) -> tuple[Guard, ...]:
+    """Return what forbids scaling at a Unix time, and by what was measured, where that is known."""
+    return tuple(guard for find in GUARDS for guard in find(directives, now, app))
 
 
 def find_period(window: Window, until: float) -> Period | None:

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weir_operator.flink.topology import Topology
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.keys import is_mixed
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
+from weir_operator.streamapp.operators import Operator
 from weir_policies.errors import StateError
 from weir_policies.kernels.expectation import compile_predictions, predict_few
 from weir_policies.model.cost import kind_of_change, normalised_cost
@@ -514,6 +516,20 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     def __len__(self) -> int:
         """Return the number of operators."""
         return len(self._operators)
+
+    def note_edges(
+        self, topology: Topology, operators: Mapping[str, Operator], *, key_groups: int
+    ) -> None:
+        """Store how records reach the operators in a run that has just begun."""
+        self.wait(missed=False)
+        for name, manager in self.items():
+            into = [edge for edge in topology.edges if edge.target == name]
+            manager.note_edges(
+                keyed=any(edge.keyed for edge in into),
+                balanced=any(edge.balanced for edge in into),
+                sharing=operators[name].sharing,
+                key_groups=key_groups,
+            )
 
     @abstractmethod
     def propose(

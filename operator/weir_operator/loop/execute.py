@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,12 @@ from weir_operator.loop.events import Notices
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
 from weir_operator.loop.verify import ChangeSoFar, MeasuredInterval, Verdict, judge_change
-from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.status import StatusStore, add_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.policy import ChangeKind
+from weir_policies.policy import ChangeKind, Observation
 
 log = structlog.get_logger()
 
@@ -178,7 +177,9 @@ def _resize_id(ruling_id: str) -> str:
     return f"{ruling_id}r"
 
 
-def expect_response(ruling: Ruling, flow: Dataflow, measured: AppMeasurement) -> float:
+def expect_response(
+    ruling: Ruling, flow: Dataflow, observations: Mapping[str, Observation]
+) -> float:
     """Return the response time of the longest path that the granted change should give, seconds.
 
     Operators that do not change are expected to go on as they were measured.
@@ -188,7 +189,7 @@ def expect_response(ruling: Ruling, flow: Dataflow, measured: AppMeasurement) ->
         if name in ruling.granted and name in ruling.proposals:
             times[name] = ruling.proposals[name].decision.expectation.response_time
         else:
-            known = measured.operators[name].response_time
+            known = observations[name].response_time
             times[name] = 0.0 if math.isnan(known) else known  # a source has none
     return flow.response_time(times)
 

@@ -7,8 +7,8 @@ current run, when that run began, and the counters so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -16,12 +16,6 @@ from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.evaluate import (
-    WORKED_OFF,
-    Snapshot,
-    dataflow_of,
-    sum_of_sources,
-)
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.metrics.keys import read_keys
 from weir_operator.metrics.measurement import (
@@ -32,19 +26,147 @@ from weir_operator.metrics.measurement import (
 )
 from weir_operator.metrics.quality import Problem, ProblemKind, judge
 from weir_operator.metrics.source import MetricsSource, Window
-from weir_operator.metrics.values import AppMeasurement, JobLayout
+from weir_operator.metrics.values import AppMeasurement, JobLayout, SinkMeasurement
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
+from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.keys import KeyShares
+from weir_policies.model.objective import Statistic
+from weir_simulator.experiment import Objective, PathBound
 
 log = structlog.get_logger()
 
 SETTLED_AFTER = 0.5
 """Part of an interval that a run of the job must have behind it before it is judged: before that,
 what is measured is the restart."""
+WORKED_OFF = 2.0
+"""Intervals of a run that teach nothing of its waiting: they work off the gap before it."""
 LAYOUT_MISSED = 3
 """Intervals in a row in which Flink does not say where tasks run, from which people are told."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """What one tick saw of the job."""
+
+    start: float
+    """Unix time at which its interval began."""
+    now: float
+    output: SinkMeasurement
+    """What users saw, over every run of the job in the interval."""
+    app: AppMeasurement | None
+    """The present run; `None` while it is not known who serves what."""
+    problems: tuple[Problem, ...]
+    replicas: tuple[Replica, ...]
+    dataflow: Dataflow | None
+    """The job's graph; `None` before it was ever known."""
+    topology: Topology | None = None
+    """The plan that it comes from."""
+    run: tuple[str, str] | None = None
+    """The run that the plan is of: the job's id, and the change that restarted it under that id."""
+    vertices: Mapping[str, float] | None = None
+    """How busy each vertex was in the last seconds, by its id; `None` where that is not known, or
+    was not asked for."""
+    keys: Mapping[str, KeyShares] = field(default_factory=dict)
+    """What was counted of the keys of an operator; without those of which nothing is known."""
+    settled: bool
+    """Whether the run is old enough for its samples to show more than its restart."""
+    run_since: float = -math.inf
+    """Unix time since when the present run processes records, `inf` where there was none yet."""
+    gap: bool = False
+    """Whether the job was down in the interval, or has counted no records since it was."""
+
+    @property
+    def reason_to_hold(self) -> str:
+        """Why Weir must not decide on these measurements, one sentence; empty if it may."""
+        if self.app is None:
+            missing = [problem.sentence for problem in self.problems]
+            return missing[0] if missing else "Weir does not know yet where the tasks run"
+        if not self.settled:
+            return "The job has just been restarted"
+        holding = [problem.sentence for problem in self.problems if problem.kind.holds]
+        return f"The metrics cannot be trusted: {holding[0]}" if holding else ""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether its records still waited for the gap before the run."""
+        return self.now - self.run_since < WORKED_OFF * (self.now - self.start)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing speaks against the measurement; a restart is no fault of the metrics."""
+        return not any(problem.kind.holds for problem in self.problems)
+
+    def response(self, statistic: Statistic) -> float:
+        """Return a statistic of what users saw, seconds."""
+        return self.end_to_end.take(statistic)
+
+    @property
+    def end_to_end(self) -> SinkMeasurement:
+        """What users saw; by latency markers where no sink counts latencies."""
+        if math.isnan(self.output.mean) and self.app is not None:
+            return self.app.end_to_end
+        return self.output
+
+    def find_late_paths(self, paths: Sequence[PathBound]) -> dict[str, float]:
+        """Return the response times that exceed the bound of their own sink, s, by sink.
+
+        A sink at which nothing was measured is judged with all others.
+        """
+        if self.app is None:
+            return {}
+        late = {}
+        for each in paths:
+            if each.sink in self.app.sinks:
+                response = self.app.sinks[each.sink].take(each.statistic)
+                if response > each.response_time:  # NaN exceeds nothing
+                    late[each.sink] = response
+        return late
+
+    def violates(self, objective: Objective) -> bool | None:
+        """Return whether the interval exceeded a bound; `None` if that is unknown.
+
+        An interval in which nothing came out while records waited is one: they are late already.
+        Until a job that was down says how many wait, they are taken to wait.
+        """
+        if self.find_late_paths(objective.paths):
+            return True
+        response = self.response(objective.statistic)
+        if not math.isnan(response):
+            return response > objective.response_time
+        if self.app is None or self.app.backlog > 0:
+            return True
+        return True if self.gap and math.isnan(self.app.backlog) else None
+
+
+def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow:
+    """Return the graph of operators, with the selectivities that were measured."""
+    return Dataflow(
+        operators=topology.operators,
+        edges=tuple(
+            Edge(
+                source=edge.source,
+                target=edge.target,
+                selectivity=_selectivity(measured, edge.source),
+            )
+            for edge in topology.edges
+        ),
+    )
+
+
+def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
+    if measured is None:
+        return 1.0
+    found = measured.operators[operator].selectivity
+    return found if math.isfinite(found) and found >= 0 else 1.0
+
+
+def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
+    """Return the records/s that arrive at all sources together."""
+    if topology is None:
+        return math.nan
+    return sum(app.operators[name].arrival_rate for name in topology.sources)
 
 
 def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> JobLayout:

@@ -34,7 +34,6 @@ from weir_operator.loop.bounds import (
     describe_missed,
     floors_at,
     guards_at,
-    guards_while_draining,
     insist,
     name_floors,
     refuse_below_floors,
@@ -43,18 +42,10 @@ from weir_operator.loop.bounds import (
 )
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings
-from weir_operator.loop.evaluate import (
-    Snapshot,
-    describe_assumed,
-    note_edges,
-    observe,
-    sample_of,
-    splits_of,
-    summarise,
-)
+from weir_operator.loop.evaluate import evaluate
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import ChangeExecutor, expect_response
-from weir_operator.loop.gather import Gatherer
+from weir_operator.loop.gather import Gatherer, Snapshot
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.proposals import (
     Ruling,
@@ -75,13 +66,6 @@ from weir_operator.loop.separation import (
 from weir_operator.loop.tick import MissedObjective, Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
-from weir_operator.metrics.keys import (
-    describe_overload,
-    describe_partitions,
-    describe_skews,
-    report_keys,
-)
-from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal, new_id
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
 from weir_operator.runtime.protocol import Deployments
@@ -91,7 +75,6 @@ from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import WRONG_FOR
 from weir_policies.policy import OperatorModel
-from weir_simulator.fitting.samples import IntervalSample
 
 log = structlog.get_logger()
 
@@ -194,7 +177,7 @@ class SlowLoop(Protocol):
         """Run until cancelled."""
         ...
 
-    def note(self, tick: Tick, sample: IntervalSample | None) -> None:
+    def note(self, tick: Tick) -> None:
         """Process what a tick measured."""
         ...
 
@@ -312,13 +295,7 @@ class ApplicationController:
         floors = floors_at(directives, now, ahead=self._settings.change_takes)
         self._notices.note_guards(guards)
         if directives.reset_nonce != self._reset_nonce:
-            self._reset_nonce = directives.reset_nonce
-            await self._memory.forget(self._reset_nonce)
-            if self._tuning is not None:
-                self._tuning.forget(self._reset_nonce)
-            self._notices.report(
-                "LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch"
-            )
+            await self._forget(directives.reset_nonce)
         try:
             snapshot = await self._gatherer.gather(
                 start,
@@ -334,46 +311,26 @@ class ApplicationController:
                 self._managers.skip()
                 self._begin(fallback)
             raise
-        if snapshot.topology is not None and snapshot.run != self._noted_run:
-            self._noted_run = snapshot.run
-            note_edges(
-                self._managers,
-                self._operators,
-                snapshot.topology,
-                key_groups=self._settings.max_parallelism,
-            )
-        tick, app = self._evaluate(snapshot, directives, guards, floors), snapshot.app
+        tick = self._evaluate(snapshot, directives, floors)
         decisions: tuple[DecisionRecord, ...] = ()
         granted: Ruling | None = None
-        if not tick.held and app is not None and snapshot.dataflow is not None:
-            flow = snapshot.dataflow
-            before = summarise(snapshot, self._settings.objective.statistic)
-            undone = await self._actor.judge(before, now)
-            safe = (*guards, *guards_while_draining(app, flow))
-            tick = self._decide(tick, app, flow, safe)
-            tick, ruling = self._arbitrate(tick, flow, undone, safe)
+        if not tick.held and snapshot.dataflow is not None:
+            undone = await self._actor.judge(tick.measured, now)
+            tick = self._decide(tick, snapshot.dataflow)
+            tick, ruling = self._arbitrate(tick, snapshot.dataflow, undone)
             decisions = self._memory.decisions(now, tick.proposals, ruling)
             if ruling.granted or ruling.move is not None:
                 granted = ruling
-                if not ruling.reason:
-                    change = ChangeSoFar(
-                        bound=self._settings.objective.response_time,
-                        expected=expect_response(ruling, flow, app),
-                        before=before,
-                    )
-                    granted = replace(ruling, change=change)
         self._infeasible = tick.infeasible
         self._notices.report_while("ObjectiveInfeasible", tick.infeasible)
         tick = replace(tick, missed=self._missed.note(tick, self._settings.objective.response_time))
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
         granted = granted or fallback
-        sample = sample_of(snapshot, tick.deployments)
         lesson = self._teach(tick, directives, granted)
-        record = _record_of(tick, decisions=decisions, sample=sample, lesson=lesson)
-        self._memory.records.write([record])
+        self._memory.records.write([_record_of(tick, decisions, lesson)])
         if self._tuning is not None:
-            self._tuning.note(tick, sample)
+            self._tuning.note(tick)
             tick = replace(tick, tuning=self._tuning.view)
         if granted is not None:
             self._begin(granted)
@@ -418,15 +375,21 @@ class ApplicationController:
 
     # -- the steps of a tick ----------------------------------------------------------------------
 
-    def _evaluate(
-        self,
-        snapshot: Snapshot,
-        directives: Directives,
-        guards: tuple[Guard, ...],
-        floors: Floors,
-    ) -> Tick:
-        """Return what the measurements say of the objective, and why nothing is decided, if so."""
+    async def _forget(self, reset_nonce: int) -> None:
+        self._reset_nonce = reset_nonce
+        await self._memory.forget(reset_nonce)
+        if self._tuning is not None:
+            self._tuning.forget(reset_nonce)
+        self._notices.report("LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch")
+
+    def _evaluate(self, snapshot: Snapshot, directives: Directives, floors: Floors) -> Tick:
+        """Return what the measurements say, and why nothing is decided on them, if so."""
         flow, now, status = snapshot.dataflow, snapshot.now, self._store.load()
+        if snapshot.topology is not None and snapshot.run != self._noted_run:
+            self._noted_run = snapshot.run
+            self._managers.note_edges(
+                snapshot.topology, self._operators, key_groups=self._settings.max_parallelism
+            )
         self._notices.report_while("FloorMissed", describe_missed(status.deployments, floors, now))
         self._am.note_output(
             mean=snapshot.output.mean,
@@ -434,53 +397,37 @@ class ApplicationController:
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
-        budgets, infeasible = self._share(flow if fits else None, snapshot)
-        return Tick(
+        violated = snapshot.violates(self._settings.objective)
+        budgets, infeasible = self._share(flow if fits else None, snapshot, violated)
+        tick = Tick(
             snapshot=snapshot,
             # Of a job that is not to run, nothing is expected.
-            violated=None if directives.suspended else self._violates(snapshot),
+            violated=None if directives.suspended else violated,
             deployments=status.deployments,
             budgets=budgets,
             held=self._find_reason_to_hold(snapshot, directives, fits),
             failing=self._lifecycle.failing,
             infeasible=infeasible,
             mode=directives.mode,
-            guards=guards,
+            guards=guards_at(directives, now, snapshot.app),
             floors=floors,
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
+        tick = evaluate(tick, status, settings=self._settings, managers=self._managers, am=self._am)
+        if not tick.held:
+            self._notices.report_while("ModelCorrected", _describe_corrected(self._managers))
+            self._notices.report_while("Skewed", ". ".join(tick.skewed.values()))
+        if tick.assumed:
+            self._notices.report_while("VarianceAssumed", tick.assumed)
+        return tick
 
-    def _decide(
-        self,
-        tick: Tick,
-        app: AppMeasurement,
-        flow: Dataflow,
-        guards: tuple[Guard, ...],
-    ) -> Tick:
-        seen = observe(
-            tick.snapshot,
-            self._managers,
-            self._store.load(),
-            tick.budgets,
-            self._am.sharing.tuned.weights,
-            {name: floor.replicas for name, floor in tick.floors.items()},
-        )
-        fixed = [name for name in seen if self._managers[name].fixed is not None]
-        seen = self._am.cap.limit_observations(seen, fixed)
-        self._notices.report_while("ModelCorrected", _describe_corrected(self._managers))
-        proposed = self._managers.propose(seen, flow)
-        proposals = insist(cut_all(proposed, seen, splits_of(app)), guards)
-        assumed = describe_assumed(app, proposals, python=self._settings.python)
-        if assumed:
-            self._notices.report_while("VarianceAssumed", assumed)
-        return replace(tick, observations=seen, proposals=proposals, assumed=assumed)
+    def _decide(self, tick: Tick, flow: Dataflow) -> Tick:
+        proposed = self._managers.propose(tick.observations, flow)
+        within = cut_all(proposed, tick.observations, tick.splits)
+        return replace(tick, proposals=insist(within, tick.guards))
 
     def _arbitrate(
-        self,
-        tick: Tick,
-        flow: Dataflow,
-        undone: RescaleJournal | None,
-        guards: tuple[Guard, ...],
+        self, tick: Tick, flow: Dataflow, undone: RescaleJournal | None
     ) -> tuple[Tick, Ruling]:
         """Return the tick with its verdicts, and what is granted: of the proposals, or instead.
 
@@ -489,51 +436,41 @@ class ApplicationController:
         status, proposals = self._store.load(), tick.proposals
         ruling = None
         if undone is not None:
-            ruling = self._roll_back(undone, tick, status, guards)
+            ruling = self._roll_back(undone, tick, status)
         if ruling is None:
-            ruling = self._rule(tick, flow, status, guards)
+            ruling = self._rule(tick, flow, status)
         if tick.mode is Mode.ADVISE:
             bill = self._memory.advisor.follow(tick, flow, self._notices)
             tick = replace(tick, bill=bill)
             ruling = ruling.only_advised(tick.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        splits = splits_of(tick.snapshot.app)
-        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
+        neighbourhoods = self._managers.neighbourhoods
+        ruling = add_limiting_factor(ruling, proposals, neighbourhoods, tick.splits)
         ruling = name_floors(ruling, proposals, tick.floors)
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
         capped = self._am.cap.describe(tick.observations, short, tick.floors)
         self._notices.report_while("CostCapped", capped)
-        keys = report_keys(tick.snapshot.keys, tick.observations)
-        skewed = describe_skews(keys, tick.observations)
-        infeasible = tick.infeasible
-        if tick.violated and tick.snapshot.settled and not infeasible:
-            infeasible = describe_overload(skewed, tick.observations)
-        if tick.snapshot.app is not None:
-            skewed |= describe_partitions(tick.snapshot.app)
-        self._notices.report_while("Skewed", ". ".join(skewed.values()))
-        ruling = name_skews(ruling, proposals, skewed)
+        ruling = name_skews(ruling, proposals, tick.skewed)
         ruling = replace(ruling, id=new_id()[:12], proposals=proposals)
+        if not ruling.reason:
+            change = ChangeSoFar(
+                bound=self._settings.objective.response_time,
+                expected=expect_response(ruling, flow, tick.observations),
+                before=tick.measured,
+            )
+            ruling = replace(ruling, change=change)
         tick = replace(
             tick,
             verdicts=ruling.verdicts,
             restarts=ruling.restart and not ruling.reason,
-            infeasible=infeasible,
             capped=capped,
-            keys=keys,
-            skewed=skewed,
         )
         return tick, ruling
 
-    def _roll_back(
-        self,
-        undone: RescaleJournal,
-        tick: Tick,
-        status: AppStatus,
-        guards: tuple[Guard, ...],
-    ) -> Ruling | None:
+    def _roll_back(self, undone: RescaleJournal, tick: Tick, status: AppStatus) -> Ruling | None:
         refusal = refuse_move(
-            status.deployments, undone.source, self._models, guards, tick.observations
+            status.deployments, undone.source, self._models, tick.guards, tick.observations
         )
         refusal = refusal or refuse_below_floors(undone.source, tick.floors)
         refusal = refusal or self._am.cap.refuse(undone.source, status.deployments)
@@ -545,19 +482,13 @@ class ApplicationController:
         reason = f"Weir rolls back change {undone.id}, which did worse than expected"
         return self._go_to(undone.source, status, reason)
 
-    def _rule(
-        self,
-        tick: Tick,
-        flow: Dataflow,
-        status: AppStatus,
-        guards: tuple[Guard, ...],
-    ) -> Ruling:
+    def _rule(self, tick: Tick, flow: Dataflow, status: AppStatus) -> Ruling:
         snapshot = tick.snapshot
         unmeasured: dict[str, str] = {}
         if self._shared is not None and snapshot.vertices is None:
             unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
         elif self._shared is not None and snapshot.vertices is not None:
-            separated = self._separate(self._shared, tick, status, guards)
+            separated = self._separate(self._shared, tick, status)
             if separated is not None:
                 return separated
         move = self._am.find_move(snapshot, status)
@@ -569,19 +500,13 @@ class ApplicationController:
             failed=status.failed,
             tokens=self._memory.tokens(snapshot.now),
             now=snapshot.now,
-            guards=guards,
+            guards=tick.guards,
             observations=tick.observations,
             move=move,
         )
         return replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
 
-    def _separate(
-        self,
-        shared: SharedOperators,
-        tick: Tick,
-        status: AppStatus,
-        guards: tuple[Guard, ...],
-    ) -> Ruling | None:
+    def _separate(self, shared: SharedOperators, tick: Tick, status: AppStatus) -> Ruling | None:
         snapshot, seen = tick.snapshot, tick.observations
         wanted = {
             name: each.decision.target.named(each.observation.model.node_types)
@@ -589,7 +514,7 @@ class ApplicationController:
             if name in shared.vertices
             and each.decision.target.size > each.observation.deployment.size
         }
-        is_needed = bool(wanted or self._violates(snapshot)) or any(
+        is_needed = bool(wanted or tick.violated) or any(
             at_risk(seen[name]) for name in shared.vertices if name in seen
         )
         found = shared.find_separation(status.deployments, snapshot.vertices or {}, wanted)
@@ -606,9 +531,9 @@ class ApplicationController:
             return None
         reason = describe_busy(found.busy, self._settings.interval)
         # Each can be scaled by itself afterwards; those with less work may have fewer replicas.
-        refusal = refuse_change(ScalingDirection.OUT, guards)
+        refusal = refuse_change(ScalingDirection.OUT, tick.guards)
         if found.scales_in:
-            refusal = refusal or refuse_change(ScalingDirection.IN, guards)
+            refusal = refusal or refuse_change(ScalingDirection.IN, tick.guards)
         refusal = refusal or refuse_below_floors(found.target, tick.floors)
         refusal = refusal or self._am.cap.refuse(found.target, status.deployments)
         refusal = refusal or self._refuse_unasked(found.target, snapshot.now)
@@ -646,16 +571,14 @@ class ApplicationController:
     def _is_changing(self) -> bool:
         return self._lifecycle.is_changing or self._actor.is_acting
 
-    def _violates(self, snapshot: Snapshot) -> bool | None:
-        """Return whether the interval exceeded a bound of the objective; `None` if unknown."""
-        return snapshot.violates(self._settings.objective)
-
-    def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> tuple[dict[str, float], str]:
+    def _share(
+        self, flow: Dataflow | None, snapshot: Snapshot, violated: bool | None
+    ) -> tuple[dict[str, float], str]:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
         if flow is None:
             return {}, self._infeasible
         budgets, claim = self._am.sharing.share(flow, self._managers)
-        if self._violates(snapshot) is False:
+        if violated is False:
             claim = ""  # the objective was kept a moment ago: the model is wrong
         elif not snapshot.settled or not snapshot.healthy:
             claim = self._infeasible  # neither a start nor bad metrics say anything of it
@@ -737,27 +660,22 @@ class ApplicationController:
 
 
 def _record_of(
-    tick: Tick,
-    *,
-    decisions: tuple[DecisionRecord, ...],
-    sample: IntervalSample | None,
-    lesson: LearningOutcome,
+    tick: Tick, decisions: tuple[DecisionRecord, ...], lesson: LearningOutcome
 ) -> JobTick:
     snapshot, flow = tick.snapshot, tick.snapshot.dataflow
-    splits = splits_of(snapshot.app)
     return JobTick(
         time=snapshot.now,
         seconds=snapshot.now - snapshot.start,
         violated=tick.violated,
         operators=() if flow is None else flow.operators,
         edges=() if flow is None else flow.edges,
-        splits={name: count for name, count in splits.items() if not math.isnan(count)},
+        splits={name: count for name, count in tick.splits.items() if not math.isnan(count)},
         lesson=lesson,
         fixed={
             name: seen for name, seen in tick.observations.items() if name not in tick.proposals
         },
         keys=tick.keys,
-        sample=sample,
+        sample=tick.sample,
         decisions=decisions,
     )
 

@@ -95,8 +95,8 @@ class Recorder:
                     bound=objective.response_time,
                     statistic=objective.statistic.word,
                 ),
-                rate=sum(app.operators[name].arrival_rate for name in flow.sources)
-                if app and flow
+                rate=sum(app.operators[name].arrival_rate for name in app.sources)
+                if app
                 else math.nan,
                 response_time=ResponseTime(mean=output.mean, **output.quantiles),
                 violated=tick.violated,

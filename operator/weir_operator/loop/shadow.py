@@ -24,7 +24,6 @@ import structlog
 from weir_operator.errors import WeirError
 from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.decide import Managers
-from weir_operator.loop.evaluate import splits_of
 from weir_operator.loop.events import Notices
 from weir_operator.loop.proposals import Proposal, cut_all
 from weir_operator.loop.tick import DAY, FIRST_TOLD_AFTER, HOUR, Bill, Tick
@@ -108,7 +107,7 @@ class Advisor:
             failed=(),
             tokens=self._tokens or self._am.restarts.fill(now),
             now=now,
-            guards=tick.guards,
+            guards=tick.asked_guards,
             observations=imagined,
         )
         seconds = now - snapshot.start
@@ -191,7 +190,7 @@ class Advisor:
         again = cut_all(
             self._managers.imagine(imagined, flow, differing=differing),
             imagined,
-            splits_of(tick.snapshot.app),
+            tick.splits,
         )
         return {name: again.get(name, real) for name, real in tick.proposals.items()}
 

@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weir_operator.loop.bounds import Floors, Guard
-from weir_operator.loop.evaluate import Snapshot
+from weir_operator.loop.bounds import WORKING_OFF, Floors, Guard
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.verify import UNMEASURED, MeasuredInterval
 from weir_operator.metrics.keys import KeyReport
 from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.values import OperatorMeasurement
@@ -22,6 +23,7 @@ from weir_operator.streamapp.models import Mode
 from weir_policies.kernels.wording import format_money, format_share, format_time
 from weir_policies.model.estimation import WRONG
 from weir_policies.policy import ChangeKind, Observation
+from weir_simulator.fitting.samples import IntervalSample
 
 DAY = 86_400.0
 HOUR = 3600.0
@@ -102,6 +104,12 @@ class Tick:
     """Whether a bound of the objective was exceeded; `None` where that is unknown."""
     deployments: Deployments
     budgets: Mapping[str, float]
+    measured: MeasuredInterval = UNMEASURED
+    """The interval as a change is judged by it."""
+    splits: Mapping[str, float] = field(default_factory=dict)
+    """Parts that each source shares among its replicas, by operator; NaN where unknown."""
+    sample: IntervalSample | None = None
+    """The interval as the job is fitted to it; `None` where its metrics were missing or bad."""
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Of all operators; empty where the tick held."""
     proposals: Mapping[str, Proposal] = field(default_factory=dict)
@@ -128,7 +136,7 @@ class Tick:
     """Which service times were not measured, one sentence; empty where all were."""
     mode: Mode = Mode.AUTO
     guards: tuple[Guard, ...] = ()
-    """Pauses and blocked periods that hold now."""
+    """What forbids scaling now."""
     floors: Floors = field(default_factory=dict)
     """What every deployment must keep."""
     bill: Bill | None = None
@@ -139,6 +147,11 @@ class Tick:
     """Whether what operators were granted takes a restart of the job."""
     tuning: TuningView | None = None
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
+
+    @property
+    def asked_guards(self) -> tuple[Guard, ...]:
+        """Those of the guards that the manifest or its surroundings ask for."""
+        return tuple(each for each in self.guards if each is not WORKING_OFF)
 
 
 def find_first_wait(now: float, interval: float, phase: float | None) -> float:

@@ -30,6 +30,9 @@ class MeasuredInterval:
     """Seconds, end to end, in the objective's statistic."""
 
 
+UNMEASURED = MeasuredInterval(rate=math.nan, response_time=math.nan)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeSoFar:
     """A change, what was measured before it and since."""

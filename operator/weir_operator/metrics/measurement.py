@@ -137,6 +137,7 @@ def measure(
         end=window.end,
         newest=_newest(operators.values()),
         operators=operators,
+        sources=sources,
         sinks=sinks,
         end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, missed=missed),
         backlog=sum(backlogs) if backlogs else math.nan,

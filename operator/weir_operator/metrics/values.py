@@ -209,6 +209,8 @@ class AppMeasurement:
     newest: float
     """Unix seconds of the newest sample of this job; NaN where there is none."""
     operators: Mapping[str, OperatorMeasurement]
+    sources: tuple[str, ...]
+    """Of the operators, those that no other one feeds."""
     sinks: Mapping[str, SinkMeasurement]
     end_to_end: SinkMeasurement
     """All sinks together."""

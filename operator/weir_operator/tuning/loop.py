@@ -168,8 +168,9 @@ class TuningLoop:
         with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
-    def note(self, tick: Tick, sample: IntervalSample | None) -> None:
+    def note(self, tick: Tick) -> None:
         """Process a tick: watch for drift and traffic, and judge what is on trial."""
+        sample = tick.sample
         if tick.snapshot.dataflow is not None:
             self._last = tick
             self._seen.set()

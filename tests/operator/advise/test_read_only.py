@@ -36,8 +36,8 @@ from weir_operator.advise.view import external_app
 from weir_operator.advise.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.bounds import cost_per_hour, prices
-from weir_operator.loop.evaluate import dataflow_of
 from weir_operator.loop.events import Notices
+from weir_operator.loop.gather import dataflow_of
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.shadow import Advisor
 from weir_operator.loop.tick import Tick

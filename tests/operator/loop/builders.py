@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from weir_operator.loop.evaluate import Snapshot
+from weir_operator.loop.gather import Snapshot
 from weir_operator.metrics.measurement import measure_output
 from weir_operator.metrics.source import Window
 

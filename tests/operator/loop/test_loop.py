@@ -9,7 +9,7 @@ import pytest
 from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.cluster.status.conditions import judge_metrics
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.loop import loop
+from weir_operator.loop import evaluate
 from weir_operator.loop.evaluate import describe_assumed
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
@@ -267,7 +267,7 @@ async def test_rescales_of_several_operators_take_one_restart(stage_of):
 
 
 async def test_the_target_of_a_source_is_cut_to_its_partitions_and_granted(stage_of, monkeypatch):
-    monkeypatch.setattr(loop, "splits_of", lambda app: {"match": 1.0})
+    monkeypatch.setattr(evaluate, "splits_of", lambda app: {"match": 1.0})
     stage = await stage_of().started()
     stage.put_under(250, busy=1.0, latency=2.0)
 

@@ -35,6 +35,7 @@ def seeing(**sinks):
         end=60.0,
         newest=60.0,
         operators={},
+        sources=(),
         sinks={name: a_sink(times) for name, times in sinks.items()},
         end_to_end=whole,
         backlog=0.0,

@@ -10,15 +10,15 @@ from tests.operator.metrics.builders import Load, a_layout, a_window
 from weir_operator.loop.bounds import (
     ScalingDirection,
     direction_of,
-    guards_while_draining,
+    find_backlog,
     refuse_move,
     refuse_target,
 )
+from weir_operator.loop.directives import Directives
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind
 from weir_operator.streamapp.managers import Allowed
-from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Sharing
 from weir_policies.testing import a_decision, a_model, an_observation
@@ -30,14 +30,6 @@ OPERATORS = [
     {"name": "count", "maxReplicas": 12, "initial": TEN},
     {"name": "out", "fixed": {"small/1": 1}},
 ]
-CHAIN = Dataflow(
-    operators=("gen", "match", "count", "out"),
-    edges=(
-        Edge(source="gen", target="match"),
-        Edge(source="match", target="count"),
-        Edge(source="count", target="out"),
-    ),
-)
 
 
 def draining(*, pending=200_000.0, growth=-800.0, busy=0.9):
@@ -144,7 +136,7 @@ async def test_a_backlog_that_vanishes_holds_every_decision_and_teaches_nothing(
 
 
 def test_a_backlog_of_more_than_an_interval_that_falls_allows_scaling_out_only():
-    [guard] = guards_while_draining(drained(), CHAIN)
+    [guard] = find_backlog(Directives(), 0.0, drained())
 
     assert guard.allows is Allowed.SCALE_OUT
 
@@ -161,7 +153,7 @@ def test_a_backlog_of_more_than_an_interval_that_falls_allows_scaling_out_only()
     ids=str,
 )
 def test_a_backlog_that_is_small_or_does_not_fall_forbids_nothing(loads):
-    assert guards_while_draining(drained(**loads), CHAIN) == ()
+    assert list(find_backlog(Directives(), 0.0, drained(**loads))) == []
 
 
 def test_scaling_in_to_less_than_the_measured_work_is_denied():

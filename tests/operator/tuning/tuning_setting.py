@@ -137,8 +137,9 @@ class Setting:
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers)[0],
                 restarts=restarts,
+                sample=sample,
             )
-            self.loop.note(tick, sample)
+            self.loop.note(tick)
 
     @property
     def state(self):

@@ -108,7 +108,7 @@ def note_tick(facts: Facts, tick: Tick) -> Facts:
         tick=replace(tick, proposals={}),  # they live on in `decisions`, as far as they are shown
         deployments=dict(tick.deployments),
         decisions={n: each for n, each in facts.decisions.items() if n in tick.deployments},
-        guards=tick.guards,
+        guards=tick.asked_guards,
         model=judge_model(tick, facts.model),
     )
 

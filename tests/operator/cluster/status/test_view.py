@@ -35,7 +35,7 @@ from weir_operator.cluster.status.view import (
     render_status,
 )
 from weir_operator.loop.bounds import Cause, Guard
-from weir_operator.loop.evaluate import Snapshot
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
