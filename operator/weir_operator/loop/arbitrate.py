@@ -23,11 +23,9 @@ from weir_operator.loop.bounds import (
     ScalingDirection,
     keep_all_bounds,
     refuse_change,
-    refuse_move,
     refuse_target,
 )
 from weir_operator.loop.decide import ObservedOperator
-from weir_operator.loop.directives import Directives
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
@@ -36,7 +34,6 @@ from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_operator.rescale.status import AppStatus, FailedDeployment, find_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
-from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.arbitration import (
     Request,
     Verdicts,
@@ -252,36 +249,21 @@ class ApplicationManager:
         """Return why the budget over all StreamApps does not bear a restart, or `None`."""
         return None if self._shared is None else self._shared.refuse(urgent=urgent)
 
-    def answer_outage(
+    def find_fallback(
         self,
-        directives: Directives,
+        fallback: Fallback,
         current: Deployments,
         models: Mapping[str, OperatorModel],
-        guards: Sequence[Guard],
         floors: Floors,
-    ) -> tuple[Deployments, str, str | None]:
-        """Return what the manifest asks for once the metrics have been unhealthy for long enough.
-
-        Returns:
-            Where to go, which is what runs where nothing is to be done; why; and why it is held
-            back, if it is.
-        """
-        asked, limits = directives.fallback, self.pool_limits
-        target = keep_all_bounds(
-            find_fallback(asked, current, models, limits),
+    ) -> Deployments:
+        """Return where the manifest's fallback leads, within all bounds."""
+        return keep_all_bounds(
+            find_fallback(fallback, current, models, self.pool_limits),
             models,
             floors,
-            limits,
+            self.pool_limits,
             self.cap.find_limits(current, models, floors),
         )
-        refusal = refuse_move(current, target, models, guards)
-        if directives.mode is not Mode.AUTO:
-            refusal = f"Only advised: spec.mode is {directives.mode.value}"
-        reason = (
-            f"The metrics have been unhealthy for at least {asked.after}: the "
-            f"fallback is {asked.deployment.value}"
-        )
-        return (target if refusal is None else current), reason, refusal
 
     def _arbitrate(
         self,

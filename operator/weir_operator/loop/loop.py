@@ -642,14 +642,20 @@ class ApplicationController:
             or not self._outage.is_due(directives.fallback, now, again=below)
         ):
             return None
-        target, reason, refusal = self._am.answer_outage(
-            directives, status.deployments, self._models, guards, floors
-        )
-        moves = target != status.deployments
-        if self._outage.is_answered and not moves:
+        asked, current, models = directives.fallback, status.deployments, self._models
+        target = self._am.find_fallback(asked, current, models, floors)
+        moves = target != current
+        refusal = refuse_move(current, target, models, guards)
+        if directives.mode is not Mode.AUTO:
+            refusal = f"Only advised: spec.mode is {directives.mode.value}"
+        if self._outage.is_answered and (refusal is not None or not moves):
             return None
-        if moves:
+        if refusal is None and moves:
             refusal = self._refuse_unasked(target, self._clock.now())
+        reason = (
+            f"The metrics have been unhealthy for at least {asked.after}: the "
+            f"fallback is {asked.deployment.value}"
+        )
         if refusal is not None:
             # Once per outage; it is taken when what holds it back is over.
             self._notices.report_while("FallbackHeld", f"{reason}; {refusal}")
