@@ -268,7 +268,7 @@ def describe_skews(
 
 
 def describe_overload(skewed: Mapping[str, str], observations: Mapping[str, Observation]) -> str:
-    """Return that no deployment serves what passes an operator with uneven keys; else empty.
+    """Return that no deployment has room for what passes an operator with uneven keys; else empty.
 
     What passed counts, not what arrives: of a source that reads as fast as it can, that is a guess.
 
@@ -278,7 +278,10 @@ def describe_overload(skewed: Mapping[str, str], observations: Mapping[str, Obse
     """
     for name, sentence in skewed.items():
         if _least_busy(observations[name]) >= FULL:
-            return f"No number of replicas of {name} serves its records at this rate. {sentence}"
+            return (
+                f"Whatever the number of replicas of {name}, the fullest of them would be at least "
+                f"{FULL:.0%} busy at this rate. {sentence}"
+            )
     return ""
 
 
