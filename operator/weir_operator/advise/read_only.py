@@ -8,7 +8,7 @@ the jobs here refuse every change; and the client below them sends only GET. In 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.advise.flink import ExternalFlink
@@ -19,7 +19,8 @@ from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs, Progress
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import Replica, ReplicaSpec, Runtime
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
+from weir_operator.runtime.revision import Revision
 
 
 class ForeignJobError(PermanentError):
@@ -30,8 +31,12 @@ class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
 
 
-class ExternalRuntime(Runtime):
+class ExternalRuntime:
     """A `Runtime` whose replicas are the foreign job's subtasks."""
+
+    job_manager_process = ""
+    listed_within = 0.0
+    agent: None = None
 
     def __init__(self, watch: JobWatch) -> None:
         self._watch = watch
@@ -40,6 +45,15 @@ class ExternalRuntime(Runtime):
     def rest_url(self) -> str:
         """Flink's REST address."""
         return self._watch.reference.rest_url if self._watch.reference else ""
+
+    def use(self, revision: Revision) -> None:
+        """Leave the job as its owner made it."""
+
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
+    ) -> str:
+        """Refuse: its owner upgrades the job."""
+        _refuse("upgrade the job")
 
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
@@ -56,6 +70,9 @@ class ExternalRuntime(Runtime):
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
         _refuse("stop TaskManagers")
+
+    async def end_boosts(self) -> None:
+        """Do nothing: Weir started nothing."""
 
     async def stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
@@ -76,6 +93,15 @@ class ExternalRuntime(Runtime):
     async def savepoint_stopped_job(self, path: str) -> bool | None:
         """Leave it unread: its owner recovers the job."""
         return None
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Leave the storage to its owner."""
+
+    async def close(self) -> None:
+        """Leave the job running."""
+
+    async def detach(self) -> None:
+        """Leave the job running."""
 
 
 class ExternalJobs(FlinkJobs):

@@ -76,10 +76,7 @@ class Replica:
 
 
 class Runtime(Protocol):
-    """Where one StreamApp's JobManager and TaskManagers live.
-
-    What has a body here holds for a runtime that has nothing to do or to say there.
-    """
+    """Where one StreamApp's JobManager and TaskManagers live."""
 
     @property
     def rest_url(self) -> str:
@@ -89,12 +86,12 @@ class Runtime(Protocol):
     @property
     def job_manager_process(self) -> str:
         """Which process the JobManager was when it was last ensured; empty if unknown."""
-        return ""
+        ...
 
     @property
     def listed_within(self) -> float:
         """Seconds after which the storage lists what was written to it; 0 where it does at once."""
-        return 0.0
+        ...
 
     @property
     def agent(self) -> AgentImage | None:
@@ -102,7 +99,7 @@ class Runtime(Protocol):
 
         Those of a revision that names another one get it from there.
         """
-        return None
+        ...
 
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of `revision`; touches nothing that runs.
@@ -110,7 +107,7 @@ class Runtime(Protocol):
         `ensure_job_manager` replaces a JobManager of another revision. TaskManagers of another one
         go on: `replicas` lists them.
         """
-        return
+        ...
 
     async def find_misfit(
         self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
@@ -123,7 +120,7 @@ class Runtime(Protocol):
             check: Called with a JobManager that has the revision's program; `None` looks only at
                 what costs nothing and may change at any moment, such as nodes.
         """
-        return ""
+        ...
 
     async def begin_job_manager(self) -> None:
         """Begin to replace a JobManager of another revision; `ensure_job_manager` waits for it.
@@ -160,14 +157,15 @@ class Runtime(Protocol):
 
         Touches nothing that runs, and binds nobody: they may go on, and others be ended.
         """
-        return
+        ...
 
     async def end_boosts(self) -> None:
         """Give what has more CPU while it starts its size again; called once a change has ended."""
-        return
+        ...
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until they are gone; unknown ids are already gone."""
+        ...
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.
@@ -175,6 +173,7 @@ class Runtime(Protocol):
         Raises:
             ResizeRefusedError: The node cannot give it; nothing was changed.
         """
+        ...
 
     async def provide_jar(self) -> str:
         """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
@@ -209,15 +208,15 @@ class Runtime(Protocol):
             TemporaryError: The storage cannot be reached now.
             PermanentError: It cannot be reached without a change by a person.
         """
-        return
+        ...
 
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""
-        return
+        ...
 
     async def detach(self) -> None:
         """Close without ending anything: the job runs on, and the next start adopts it."""
-        return
+        ...
 
 
 async def release_replicas(runtime: Runtime) -> None:

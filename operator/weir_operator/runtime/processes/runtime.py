@@ -25,7 +25,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import AppFolder, AppLock
 from weir_operator.runtime.processes.job_manager import LocalJobManager
 from weir_operator.runtime.processes.task_managers import LocalTaskManagers
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec, Runtime
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
@@ -33,8 +33,12 @@ from weir_operator.runtime.settings import LocalSettings
 log = structlog.get_logger()
 
 
-class LocalRuntime(Runtime):
+class LocalRuntime:
     """The `Runtime` of one StreamApp on one machine; made by `open`."""
+
+    job_manager_process = ""  # one that was lost has lost its session, which is reported
+    listed_within = 0.0
+    agent: None = None
 
     def __init__(
         self,
@@ -103,11 +107,6 @@ class LocalRuntime(Runtime):
         return self._job_manager.rest_url
 
     @property
-    def job_manager_process(self) -> str:
-        """Nothing: a JobManager that was lost here has lost its session, which is reported."""
-        return ""
-
-    @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's Prometheus reporter listens."""
         return self._job_manager.metrics_url
@@ -162,6 +161,12 @@ class LocalRuntime(Runtime):
             return await self._task_managers.start(
                 wanted, address=self._job_manager.address, storage=self._job_manager.storage
             )
+
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Do nothing: processes end at once."""
+
+    async def end_boosts(self) -> None:
+        """Do nothing: a process has the whole machine while it starts."""
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until Flink counts on them no more.
