@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from weir_operator.loop.directives import Directives, Pause
-from weir_operator.loop.proposals import Proposal, Ruling, count_per_pool, keep_bounds
+from weir_operator.loop.proposals import Proposal, count_per_pool, keep_bounds
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
@@ -384,15 +384,17 @@ def refuse_below_floors(target: Deployments, floors: Floors) -> str | None:
     return None
 
 
-def name_floors(ruling: Ruling, proposals: Mapping[str, Proposal], floors: Floors) -> Ruling:
-    """Return the ruling with the floors that decide the number of replicas, or that are missed."""
-    verdicts = dict(ruling.verdicts)
+def name_floors(
+    verdicts: Mapping[str, str], proposals: Mapping[str, Proposal], floors: Floors
+) -> dict[str, str]:
+    """Return verdicts with the floors that decide the number of replicas, or that are missed."""
+    said = dict(verdicts)
     for name, floor in floors.items():
         size = proposals[name].decision.target.size if name in proposals else floor.replicas + 1
         if size <= floor.replicas:
             missed = "" if size == floor.replicas else f", of which {size} find room"
-            verdicts[name] = f"{verdicts.get(name, 'Stays')}; it has {floor.reason}{missed}"
-    return replace(ruling, verdicts=verdicts)
+            said[name] = f"{said.get(name, 'Stays')}; it has {floor.reason}{missed}"
+    return said
 
 
 def describe_missed(deployments: Deployments, floors: Floors, now: float) -> str:

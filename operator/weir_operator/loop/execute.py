@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -178,7 +178,10 @@ def _resize_id(ruling_id: str) -> str:
 
 
 def expect_response(
-    ruling: Ruling, flow: Dataflow, observations: Mapping[str, Observation]
+    granted: Collection[str],
+    proposals: Mapping[str, Proposal],
+    flow: Dataflow,
+    observations: Mapping[str, Observation],
 ) -> float:
     """Return the response time of the longest path that the granted change should give, seconds.
 
@@ -186,8 +189,8 @@ def expect_response(
     """
     times = {}
     for name in flow.operators:
-        if name in ruling.granted and name in ruling.proposals:
-            times[name] = ruling.proposals[name].decision.expectation.response_time
+        if name in granted and name in proposals:
+            times[name] = proposals[name].decision.expectation.response_time
         else:
             known = observations[name].response_time
             times[name] = 0.0 if math.isnan(known) else known  # a source has none

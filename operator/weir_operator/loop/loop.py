@@ -49,9 +49,9 @@ from weir_operator.loop.gather import Gatherer, Snapshot
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.proposals import (
     Ruling,
-    add_limiting_factor,
     cut_all,
     is_short_of_money,
+    name_limiting_factors,
     name_skews,
 )
 from weir_operator.loop.record import DecisionRecord, JobTick, LearningOutcome
@@ -446,27 +446,26 @@ class ApplicationController:
         else:
             self._memory.advisor.release_replicas()
         neighbourhoods = self._managers.neighbourhoods
-        ruling = add_limiting_factor(ruling, proposals, neighbourhoods, tick.splits)
-        ruling = name_floors(ruling, proposals, tick.floors)
+        verdicts = name_limiting_factors(ruling.verdicts, proposals, neighbourhoods, tick.splits)
+        verdicts = name_floors(verdicts, proposals, tick.floors)
+        verdicts = name_skews(verdicts, proposals, tick.skewed)
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
         capped = self._am.cap.describe(tick.observations, short, tick.floors)
         self._notices.report_while("CostCapped", capped)
-        ruling = name_skews(ruling, proposals, tick.skewed)
-        ruling = replace(ruling, id=new_id()[:12], proposals=proposals)
-        if not ruling.reason:
-            change = ChangeSoFar(
-                bound=self._settings.objective.response_time,
-                expected=expect_response(ruling, flow, tick.observations),
-                before=tick.measured,
-            )
-            ruling = replace(ruling, change=change)
-        tick = replace(
-            tick,
-            verdicts=ruling.verdicts,
-            restarts=ruling.restart and not ruling.reason,
-            capped=capped,
+        change = ChangeSoFar(
+            bound=self._settings.objective.response_time,
+            expected=expect_response(ruling.granted, proposals, flow, tick.observations),
+            before=tick.measured,
         )
-        return tick, ruling
+        ruling = replace(
+            ruling,
+            id=new_id()[:12],
+            verdicts=verdicts,
+            proposals=proposals,
+            change=None if ruling.reason else change,
+        )
+        restarts = ruling.restart and not ruling.reason
+        return replace(tick, verdicts=verdicts, restarts=restarts, capped=capped), ruling
 
     def _roll_back(self, undone: RescaleJournal, tick: Tick, status: AppStatus) -> Ruling | None:
         refusal = refuse_move(

@@ -100,30 +100,30 @@ class Ruling:
         )
 
 
-def add_limiting_factor(
-    ruling: Ruling,
+def name_limiting_factors(
+    verdicts: Mapping[str, str],
     proposals: Mapping[str, Proposal],
     neighbourhoods: Mapping[str, Neighbourhood],
     splits: Mapping[str, float],
-) -> Ruling:
-    """Return the ruling with what binds each operator said in its verdict."""
-    verdicts = dict(ruling.verdicts)
+) -> dict[str, str]:
+    """Return the verdicts with what binds each operator."""
+    said = dict(verdicts)
     for name, proposal in proposals.items():
         clause = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
         if clause:
-            verdicts[name] = f"{verdicts.get(name, 'Stays')}; {clause}"
-    return replace(ruling, verdicts=verdicts)
+            said[name] = f"{said.get(name, 'Stays')}; {clause}"
+    return said
 
 
 def name_skews(
-    ruling: Ruling, proposals: Mapping[str, Proposal], skewed: Mapping[str, str]
-) -> Ruling:
-    """Return the ruling with why more replicas do not help, where the decision does not suffice."""
-    verdicts = dict(ruling.verdicts)
+    verdicts: Mapping[str, str], proposals: Mapping[str, Proposal], skewed: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the verdicts with why more replicas do not help, where a decision does not suffice."""
+    said = dict(verdicts)
     for name, sentence in skewed.items():
         if name in proposals and _find_shortage(proposals[name]):
-            verdicts[name] = f"{verdicts.get(name, 'Stays')}. {sentence}"
-    return replace(ruling, verdicts=verdicts)
+            said[name] = f"{said.get(name, 'Stays')}. {sentence}"
+    return said
 
 
 def cut_all(

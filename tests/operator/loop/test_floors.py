@@ -19,11 +19,10 @@ from weir_operator.loop.bounds import (
     refuse_below_floors,
 )
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.proposals import Proposal, Ruling, cut_all
+from weir_operator.loop.proposals import Proposal, cut_all
 from weir_operator.streamapp.managers import Allowed, Window
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.quantities import Duration
-from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.kernels.staying import hold
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import NEEDED
@@ -34,7 +33,6 @@ TYPES = (
     NodeType(name="large/1", pool="large", speedup=2.0, price=0.07),
 )
 BERLIN = ZoneInfo("Europe/Berlin")
-NO_TOKENS = RestartTokens(tokens=0, refilled_at=0.0)
 DRAINING = Guard(
     cause=Cause.REFUSED, name="backlog", allows=Allowed.SCALE_OUT, reason="a backlog is worked off"
 )
@@ -156,15 +154,11 @@ def test_a_floor_without_room_is_kept_as_far_as_there_is_and_says_what_is_missin
     floors = floors_at(Directives(windows=(a_window(),)), at("2026-01-05 17:30:00"), ahead=0.0)
 
     raised = cut_all({"match": a_proposal(seen)}, {"match": seen}, {})
-    ruling = name_floors(
-        Ruling(verdicts={}, granted=(), target={}, restart=False, tokens=NO_TOKENS),
-        raised,
-        floors,
-    )
+    verdicts = name_floors({}, raised, floors)
 
     assert raised["match"].decision.target == Deployment((3,))
-    assert "a floor of 4 by the window peak" in ruling.verdicts["match"]
-    assert "of which 3 find room" in ruling.verdicts["match"]
+    assert "a floor of 4 by the window peak" in verdicts["match"]
+    assert "of which 3 find room" in verdicts["match"]
 
 
 def test_what_a_guard_denies_on_the_way_to_a_floor_only_adds_replicas():
