@@ -9,6 +9,7 @@ threads are the JVM's own choice.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +26,6 @@ from weir_operator.flink.commands import (
     flink_environment,
     java_options,
     job_manager_options,
-    memory_command,
-    parse_memory_arguments,
     render_log4j,
 )
 from weir_operator.flink.configuration import render_yaml
@@ -108,20 +107,13 @@ class PlainFlink:
         installation = Installation(java=Path(find_java()), flink_home=self.home)
         first, *others = self._names()
         job_manager, place = self._prepare(JOB_MANAGER, JOB_MANAGER), self._prepare(first)
-        tool = await asyncio.to_thread(
-            subprocess.run,
-            memory_command(installation, place),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        split = parse_memory_arguments(tool.stdout)
+        memory, dynamic = await asyncio.to_thread(_divide_memory, installation, place)
         heap = split_job_manager({}, process=self.job_manager_memory).jvm
         self._start(
             installation, job_manager, (*heap, JOB_MANAGER_CLASS), ("--executionMode", "cluster")
         )
         for task_manager in (place, *map(self._prepare, others)):
-            self._start(installation, task_manager, (*split.jvm, TASK_MANAGER_CLASS), split.dynamic)
+            self._start(installation, task_manager, (*memory, TASK_MANAGER_CLASS), dynamic)
         async with FlinkRest(self.url) as client:
 
             async def is_registered() -> bool | None:
@@ -186,3 +178,25 @@ class PlainFlink:
             environment=flink_environment(installation),
             output=place / "output.txt",
         )
+
+
+def _divide_memory(installation: Installation, place: Path) -> tuple[list[str], list[str]]:
+    """Return a TaskManager's options of the JVM and of Flink, by the tool of Flink's scripts."""
+    tools = installation.flink_home / "bin" / "bash-java-utils.jar"
+    answer = subprocess.run(
+        [
+            *(str(installation.java), "-cp", f"{tools}:{installation.class_path()}"),
+            *("org.apache.flink.runtime.util.bash.BashJavaUtils", "GET_TM_RESOURCE_PARAMS"),
+            *("--configDir", str(place)),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    mark = "BASH_JAVA_UTILS_EXEC_RESULT:"
+    memory, dynamic = (
+        shlex.split(line.removeprefix(mark))
+        for line in answer.stdout.splitlines()
+        if line.startswith(mark)
+    )
+    return memory, dynamic

@@ -1,8 +1,8 @@
 """Command lines that start Flink's JVMs directly, without its shell scripts. Pure.
 
 The child's process id is then the JVM's own, nothing stands in between, and a start takes 2 s
-instead of 7. What the scripts would add is added here: class path, opened modules, log file, and
-for TaskManagers the memory arguments that `BashJavaUtils` works out.
+instead of 7. What the scripts would add is added here: class path, opened modules and log file. The
+options about memory come from `memory`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from weir_operator.flink_keys import add_own_names
 
 JOB_MANAGER_CLASS = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER_CLASS = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-MEMORY_CLASS = "org.apache.flink.runtime.util.bash.BashJavaUtils"
-_MEMORY_MARK = "BASH_JAVA_UTILS_EXEC_RESULT:"
 # A process that goes on without memory for one of its threads is neither alive nor replaced.
 _END = "-XX:+ExitOnOutOfMemoryError"
 
@@ -65,63 +63,11 @@ class Installation:
 
     java: Path
     flink_home: Path
-    """A folder with `lib/`, `plugins/` and `bin/bash-java-utils.jar`."""
+    """A folder with `lib/` and `plugins/`."""
 
     def class_path(self) -> str:
         """Return Flink's jars in a fixed order, which an archive of classes depends on."""
         return ":".join(str(jar) for jar in sorted((self.flink_home / "lib").glob("*.jar")))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryArguments:
-    """What `BashJavaUtils` makes of a TaskManager's memory settings."""
-
-    jvm: tuple[str, ...]
-    """Options of the JVM: heap, direct memory, metaspace."""
-    dynamic: tuple[str, ...]
-    """Pairs of `-D` and `key=value` for Flink, memory and CPU only."""
-
-
-def memory_command(installation: Installation, configuration_dir: Path) -> tuple[str, ...]:
-    """Return the command that prints a TaskManager's memory arguments."""
-    tools = installation.flink_home / "bin" / "bash-java-utils.jar"
-    return (
-        str(installation.java),
-        "-cp",
-        f"{tools}:{installation.class_path()}",
-        MEMORY_CLASS,
-        "GET_TM_RESOURCE_PARAMS",
-        "--configDir",
-        str(configuration_dir),
-    )
-
-
-def parse_memory_arguments(output: str) -> MemoryArguments:
-    """Read what `memory_command` printed.
-
-    Pairs about external resources are dropped: given on the command line they override
-    `config.yaml`, and the pins would vanish without an error.
-
-    Raises:
-        ValueError: The output lacks the two marked lines.
-    """
-    marked = [
-        line.removeprefix(_MEMORY_MARK)
-        for line in output.splitlines()
-        if line.startswith(_MEMORY_MARK)
-    ]
-    if len(marked) != 2:
-        raise ValueError(f"Expected 2 lines marked {_MEMORY_MARK}, got {len(marked)}")
-    settings = [word for word in shlex.split(marked[1]) if word != "-D"]
-    return MemoryArguments(
-        jvm=tuple(shlex.split(marked[0])),
-        dynamic=tuple(
-            word
-            for setting in settings
-            if not setting.startswith("external-resource")
-            for word in ("-D", setting)
-        ),
-    )
 
 
 def job_manager_command(
@@ -152,7 +98,7 @@ def task_manager_command(
     installation: Installation,
     *,
     configuration_dir: Path,
-    memory: MemoryArguments,
+    memory: tuple[str, ...],
     processors: int = 1,
     archive_options: tuple[str, ...] = (),
     agent: Path | None = None,
@@ -163,22 +109,19 @@ def task_manager_command(
     Args:
         installation: Java and Flink.
         configuration_dir: Folder with `config.yaml` and `log4j.properties`.
-        memory: Options about its memory.
+        memory: Options of the JVM about its memory; the rest of the split is in `config.yaml`.
         processors: Cores of the largest size of its pool.
         archive_options: With which its JVM uses an archive of classes.
         agent: Weir's agent; `None` starts it without.
         user_options: From `java_options`.
     """
     options = (
-        *task_manager_options(memory.jvm, processors=processors),
+        *task_manager_options(memory, processors=processors),
         *archive_options,
         *agent_options(agent),
         *user_options,
     )
-    return (
-        *_command(installation, options, TASK_MANAGER_CLASS, configuration_dir),
-        *memory.dynamic,
-    )
+    return _command(installation, options, TASK_MANAGER_CLASS, configuration_dir)
 
 
 def _command(

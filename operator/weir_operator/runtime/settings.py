@@ -22,7 +22,7 @@ class LocalSettings:
     installation: Installation
     job_jar: Path
     cache: Path
-    """Folder of what can be made again, shared by all StreamApps: memory arguments, archives."""
+    """Folder of what can be made again, shared by all StreamApps: archives of classes."""
     speeds: Mapping[str, float]
     """Speed per node type (`pool/size`), relative to 1; replicas read it from their speed file."""
     pool_memory: Mapping[str, int] = field(default_factory=dict)

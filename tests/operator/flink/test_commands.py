@@ -7,7 +7,6 @@ import pytest
 
 from weir_operator.flink.commands import (
     Installation,
-    MemoryArguments,
     java_options,
     job_manager_command,
     task_manager_command,
@@ -35,7 +34,7 @@ def command_of(tmp_path_factory):
         return task_manager_command(
             installation,
             configuration_dir=folder,
-            memory=MemoryArguments(jvm=MEMORY, dynamic=()),
+            memory=MEMORY,
             processors=processors,
             user_options=user,
         )

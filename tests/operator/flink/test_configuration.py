@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from weir_operator.flink.commands import (
     Installation,
     java_options,
-    parse_memory_arguments,
 )
 from weir_operator.flink.configuration import (
     RECOMMENDED,
@@ -170,31 +169,6 @@ def test_yaml_is_the_same_with_and_without_libyaml(configuration):
     plain = yaml.safe_dump(configuration, sort_keys=True, default_style='"', width=10_000)
 
     assert render_yaml(configuration) == plain
-
-
-OUTPUT = """\
-INFO  [] - Final TaskExecutor Memory configuration:
-BASH_JAVA_UTILS_EXEC_RESULT:-Xmx301989888 -Xms301989888 -XX:MaxMetaspaceSize=117440512
-BASH_JAVA_UTILS_EXEC_RESULT:-D taskmanager.cpu.cores=1.0 -D external-resources="op-a" \
--D external-resource.op-a.amount=1 -D taskmanager.memory.managed.size=0b
-"""
-
-
-def test_memory_arguments_never_carry_a_pin():
-    arguments = parse_memory_arguments(OUTPUT)
-
-    assert arguments.jvm == ("-Xmx301989888", "-Xms301989888", "-XX:MaxMetaspaceSize=117440512")
-    assert arguments.dynamic == (
-        "-D",
-        "taskmanager.cpu.cores=1.0",
-        "-D",
-        "taskmanager.memory.managed.size=0b",
-    )
-
-
-def test_memory_arguments_need_both_lines():
-    with pytest.raises(ValueError, match="2 lines"):
-        parse_memory_arguments("Exception in thread main")
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """How the memory of Flink's processes is divided, held against Flink's own tool."""
 
+import shlex
 import subprocess
 
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.commands import Installation, memory_command, parse_memory_arguments
+from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.memory import (
@@ -42,22 +43,31 @@ def heap_of(memory, user=None):
     return int(split_memory(configuration).settings["taskmanager.memory.task.heap.size"][:-1])
 
 
+def ask_flinks_tool(what, folder):
+    """Return options of the JVM and of Flink, as Flink's scripts have them worked out."""
+    flink = Installation(java=find_java(), flink_home=flink_home())
+    tool = f"{flink.flink_home}/bin/bash-java-utils.jar:{flink.class_path()}"
+    main = "org.apache.flink.runtime.util.bash.BashJavaUtils"
+    output = subprocess.run(
+        [str(flink.java), "-cp", tool, main, what, "--configDir", str(folder)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    mark = "BASH_JAVA_UTILS_EXEC_RESULT:"
+    return [shlex.split(line.removeprefix(mark)) for line in output.splitlines() if mark in line]
+
+
 @pytest.mark.flink
 @pytest.mark.parametrize("keys", CASES.values(), ids=CASES.keys())
 def test_the_split_is_that_of_flinks_own_tool(keys, tmp_path):
     configuration = full(keys)
     pinned = {**configuration, "taskmanager.numberOfTaskSlots": "1"}
     (tmp_path / "config.yaml").write_text(render_yaml(pinned))
-    installation = Installation(java=find_java(), flink_home=flink_home())
-    output = subprocess.run(
-        memory_command(installation, tmp_path), capture_output=True, text=True, check=True
-    ).stdout
-    theirs = parse_memory_arguments(output)
+    jvm, dynamic = ask_flinks_tool("GET_TM_RESOURCE_PARAMS", tmp_path)
 
     ours = split_memory(configuration)
 
-    assert set(ours.jvm) == set(theirs.jvm)
-    settings = dict(word.split("=", 1) for word in theirs.dynamic if word != "-D")
+    assert set(ours.jvm) == set(jvm)
+    settings = dict(word.split("=", 1) for word in dynamic if word != "-D")
     del settings["taskmanager.numberOfTaskSlots"]
     assert ours.settings == settings
 
@@ -67,13 +77,9 @@ def test_the_split_is_that_of_flinks_own_tool(keys, tmp_path):
 def test_a_job_manager_gets_the_heap_that_flinks_own_tool_gives_it(process, tmp_path):
     size = {"jobmanager.memory.process.size": f"{process}m"}
     (tmp_path / "config.yaml").write_text(render_yaml(size))
-    installation = Installation(java=find_java(), flink_home=flink_home())
-    command = ["GET_JM_RESOURCE_PARAMS" if word.startswith("GET_TM") else word
-               for word in memory_command(installation, tmp_path)]  # fmt: skip
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    theirs = parse_memory_arguments(output)
+    jvm, _ = ask_flinks_tool("GET_JM_RESOURCE_PARAMS", tmp_path)
 
-    assert set(split_job_manager({}, process=process).jvm) == set(theirs.jvm)
+    assert set(split_job_manager({}, process=process).jvm) == set(jvm)
 
 
 @pytest.mark.parametrize("process", [1728, 2048, 8192])

@@ -1,35 +1,23 @@
-"""What a TaskManager's JVM needs and only a JVM can compute: made once, kept in a cache folder.
+"""An archive of the classes that a TaskManager loads, which lets the next ones start faster.
 
-An archive of the classes that a TaskManager loads lets the next ones start faster. Measured on 2
-cores (Java 17, Flink 2.3.0): a TaskManager registers after 1.0 s instead of 1.6, six at once after
-4.7 s instead of 7.2, each with 20 MB less memory. Making it takes about 4 s, once per Java and
-Flink. The JVM itself checks that an archive fits, and ignores one that does not.
-
-Memory arguments depend only on memory settings. They are computed from a configuration that has
-nothing else, so no pin can get on a command line, where it would override `config.yaml`.
+Measured on 2 cores (Java 17, Flink 2.3.0): a TaskManager registers after 1.0 s instead of 1.6, six
+at once after 4.7 s instead of 7.2, each with 20 MB less memory. Making it takes about 4 s, once per
+Java and Flink. The JVM itself checks that an archive fits, and ignores one that does not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 import os
 import shutil
-import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
-from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.flink.causes import root_cause
+from weir_operator.errors import WeirError
 from weir_operator.flink.commands import (
     Installation,
-    MemoryArguments,
     flink_environment,
-    memory_command,
-    parse_memory_arguments,
     render_log4j,
     task_manager_command,
 )
@@ -41,75 +29,11 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.runtime.files import read_if_present, storing, write_atomically
+from weir_operator.flink.memory import split_memory
+from weir_operator.runtime.files import storing
 from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import ProcessFolder
 from weir_operator.runtime.processes.processes import LOOPBACK, free_ports
-
-MEMORY_LIMIT = 60.0
-"""Seconds for the JVM that works out memory; it takes half of one on an idle machine."""
-_MEMORY_KEYS = ("taskmanager.memory.", "taskmanager.cpu.", "taskmanager.numberOfTaskSlots")
-
-
-async def memory_arguments(
-    installation: Installation, *, cache: Path, configuration: Mapping[str, str]
-) -> MemoryArguments:
-    """Return the memory arguments of a TaskManager with this configuration.
-
-    Args:
-        installation: Java and Flink.
-        cache: Folder in which the answer is kept.
-        configuration: A TaskManager's configuration; only its memory and CPU keys count.
-
-    Raises:
-        PermanentError: Flink cannot divide the memory so; its reason is given.
-        TemporaryError: The JVM took too long.
-    """
-    relevant = {
-        key: value for key, value in sorted(configuration.items()) if key.startswith(_MEMORY_KEYS)
-    }
-    digest = hashlib.sha256(
-        json.dumps([relevant, str(installation.java), installation.class_path()]).encode()
-    ).hexdigest()[:16]
-    file = cache / f"memory-{digest}.json"
-    known = read_if_present(file)
-    if known is not None:
-        found = json.loads(known)
-        return MemoryArguments(jvm=tuple(found["jvm"]), dynamic=tuple(found["dynamic"]))
-    with storing(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-    arguments = await _compute(installation, relevant)
-    write_atomically(file, json.dumps(asdict(arguments)))
-    return arguments
-
-
-async def _compute(installation: Installation, configuration: Mapping[str, str]) -> MemoryArguments:
-    with tempfile.TemporaryDirectory(prefix="weir-memory-") as folder:
-        (Path(folder) / "config.yaml").write_text(render_yaml(configuration), encoding="utf-8")
-        process = await asyncio.create_subprocess_exec(
-            *memory_command(installation, Path(folder)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            async with asyncio.timeout(MEMORY_LIMIT):
-                output = (await process.communicate())[0].decode(errors="replace")
-        except TimeoutError as error:
-            process.kill()
-            await process.wait()
-            raise TemporaryError(
-                f"Flink did not divide a TaskManager's memory within {MEMORY_LIMIT:g} s"
-            ) from error
-    try:
-        return parse_memory_arguments(output)
-    except ValueError as error:
-        settings = ", ".join(f"{key}: {value}" for key, value in configuration.items())
-        raise PermanentError(
-            f"Expected memory that a TaskManager can run with, got {{{settings}}}:"
-            f" {root_cause(output)}; raise the pool's memory"
-        ) from error
-
 
 LIMIT = 30.0
 """Seconds for the TaskManager that is archived to open its ports, and again to write and end."""
@@ -135,32 +59,28 @@ class ClassArchive:
         self._cache = cache.absolute()
         self._options: tuple[str, ...] | None = None
 
-    async def options(self, memory: MemoryArguments) -> tuple[str, ...]:
-        """Return the JVM's options that use the archive; none where it cannot be made.
-
-        Args:
-            memory: Memory arguments with which a TaskManager runs, should one have to be made.
-        """
+    async def options(self) -> tuple[str, ...]:
+        """Return the JVM's options that use the archive; none where it cannot be made."""
         if self._options is None:
             try:
-                self._options = (f"-XX:SharedArchiveFile={await self._ensure(memory)}",)
+                self._options = (f"-XX:SharedArchiveFile={await self._ensure()}",)
             except (WeirError, OSError) as error:
                 _log.warning("TaskManagers start without an archive of classes: %s", error)
                 self._options = ()
         return self._options
 
-    async def _ensure(self, memory: MemoryArguments) -> Path:
+    async def _ensure(self) -> Path:
         archive = self._cache / f"task-manager-{_digest(self._installation)}.jsa"
         if not archive.exists():
-            await self._make(archive, memory)
+            await self._make(archive)
         return archive
 
-    async def _make(self, archive: Path, memory: MemoryArguments) -> None:
+    async def _make(self, archive: Path) -> None:
         with storing(self._cache):
             self._cache.mkdir(parents=True, exist_ok=True)
         made = archive.with_suffix(f".{os.getpid()}.part")
         try:
-            identity = self._start(memory, made)
+            identity = self._start(made)
             try:
                 await self._wait_until_it_listens(identity)
             finally:
@@ -171,7 +91,7 @@ class ClassArchive:
             made.unlink(missing_ok=True)
             shutil.rmtree(self._folder.path, ignore_errors=True)
 
-    def _start(self, memory: MemoryArguments, made: Path) -> processes.ProcessIdentity:
+    def _start(self, made: Path) -> processes.ProcessIdentity:
         folder = self._folder
         rpc, rest, *metrics = free_ports(3)
         configuration = task_manager_configuration(
@@ -188,15 +108,16 @@ class ClassArchive:
                 "io.tmp.dirs": str(folder.temporary),
             },
         )
+        memory = split_memory(configuration)
         folder.prepare(
-            configuration=render_yaml(configuration),
+            configuration=render_yaml({**configuration, **memory.settings}),
             log4j=render_log4j(folder.log / "flink.log"),
         )
         return processes.spawn(
             task_manager_command(
                 self._installation,
                 configuration_dir=folder.configuration,
-                memory=memory,
+                memory=memory.jvm,
                 archive_options=(f"-XX:ArchiveClassesAtExit={made}",),
             ),
             environment=flink_environment(self._installation),

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from weir_operator.errors import PermanentError, ResizeRefusedError
 from weir_operator.flink.commands import (
-    MemoryArguments,
     flink_environment,
     java_options,
     render_log4j,
@@ -27,8 +26,9 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
+from weir_operator.flink.memory import MemorySplit, split_memory
 from weir_operator.runtime.processes import processes
-from weir_operator.runtime.processes.class_archive import ClassArchive, memory_arguments
+from weir_operator.runtime.processes.class_archive import ClassArchive
 from weir_operator.runtime.processes.folders import (
     AppFolder,
     ReplicaRecord,
@@ -123,15 +123,6 @@ class LocalTaskManagers:
             ]
         )
 
-    async def _memory(self, operator: str, pool: str) -> MemoryArguments:
-        settings = self._settings
-        memory = settings.memory_of(operator, pool).settings(settings.config)
-        return await memory_arguments(
-            settings.installation,
-            cache=settings.cache,
-            configuration={**settings.config, **memory, "taskmanager.numberOfTaskSlots": "1"},
-        )
-
     def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, by their speed files."""
         claimed = {folder.id: (folder, record) for folder, record in self._claimed()}
@@ -210,16 +201,15 @@ class LocalTaskManagers:
     ) -> str:
         settings = self._settings
         folder = self._app.task_manager(f"tm-{spec.operator}-{spec.pool}-{number}")
-        memory = await self._memory(spec.operator, spec.pool)
-        configuration = self._claim(folder, spec, address=address, storage=storage)
+        configuration, memory = self._claim(folder, spec, address=address, storage=storage)
         folder.prepare(configuration=configuration, log4j=render_log4j(folder.log / "flink.log"))
         identity = processes.spawn(
             task_manager_command(
                 settings.installation,
                 configuration_dir=folder.configuration,
-                memory=memory,
+                memory=memory.jvm,
                 processors=settings.pool_cores.get(spec.pool, 1),
-                archive_options=await self._archive.options(memory),
+                archive_options=await self._archive.options(),
                 agent=settings.agent,
                 user_options=java_options(settings.config, "taskmanager"),
             ),
@@ -241,8 +231,8 @@ class LocalTaskManagers:
         *,
         address: ClusterAddress,
         storage: Storage,
-    ) -> str:
-        """Note what a TaskManager is for, and return its configuration."""
+    ) -> tuple[str, MemorySplit]:
+        """Note what a TaskManager is for, and return its configuration and memory."""
         settings, ports = self._settings, free_ports(METRIC_PORTS)
         record = ReplicaRecord(
             operator=spec.operator,
@@ -266,8 +256,9 @@ class LocalTaskManagers:
                 "io.tmp.dirs": str(folder.temporary),
             },
         )
+        memory = split_memory(configuration)
         folder.record_replica(record, speed=self._speed(spec.pool, spec.size))
-        return render_yaml(configuration)
+        return render_yaml({**configuration, **memory.settings}), memory
 
     def _port(self, folder: TaskManagerFolder, record: ReplicaRecord) -> int:
         known = self._reporting.get(folder.id)

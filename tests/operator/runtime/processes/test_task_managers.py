@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.commands import Installation, MemoryArguments
+from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import ClusterAddress, Storage
 from weir_operator.runtime.processes import processes, task_managers
 from weir_operator.runtime.processes.class_archive import ClassArchive
@@ -72,17 +72,13 @@ STORAGE = Storage(checkpoints="file:///checkpoints", savepoints="file:///savepoi
 async def crowded(tmp_path, monkeypatch):
     """TaskManagers of a StreamApp with room for three; their processes do nothing."""
 
-    async def memory(installation, *, cache, configuration):
-        return MemoryArguments(jvm=(), dynamic=())
-
     def command(installation, *, configuration_dir, **_):
         waits = "import signal; signal.pause()"
         return (sys.executable, "-c", waits, "--configDir", str(configuration_dir))
 
-    async def options(archive, memory):
+    async def options(archive):
         return ()
 
-    monkeypatch.setattr(task_managers, "memory_arguments", memory)
     monkeypatch.setattr(ClassArchive, "options", options)
     monkeypatch.setattr(task_managers, "task_manager_command", command)
     settings = LocalSettings(
