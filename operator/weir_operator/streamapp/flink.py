@@ -6,15 +6,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from weir_operator.flink_keys import owned_key_cel, remedy_for_owned
 from weir_operator.streamapp.pod_template import PodTemplate
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import Name, Rule, validations
-from weir_simulator.validation import Mistake, Section, refusal, refuse
+from weir_operator.streamapp.section import Checked, Name, Rule, validations
+from weir_simulator.validation import Mistake, Section, refusal
 
 _REPOSITORY = "[a-z0-9]+([._-]+[a-z0-9]+)*"
 IMAGE = (
@@ -31,8 +31,6 @@ _EXPECTED_JAR = "a path, such as /opt/flink/usrlib/trips.jar"
 _REMEDY_FOR_JAR = "put the jar into the image, because Weir does not download jars"
 _JAVA_OPTIONS = "env.java.opts"
 
-_NOT_BESIDE_REF = ("image", "job", "storage", "podTemplate", "config")
-
 
 def _check_image(image: str) -> str:
     if not re.fullmatch(IMAGE, image):
@@ -46,18 +44,18 @@ def _check_jar(jar: str) -> str:
     return jar
 
 
-class Sql(Section):
+class Sql(Checked):
     """A SQL script; set exactly one of the fields."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="has(self.file) != has(self.script)",
-                expected="exactly one of file and script",
-                remedy="set one of them",
-            )
-        )
-    }
+    rules = (
+        Rule(
+            rule="has(self.file) != has(self.script)",
+            holds=lambda self: (self.file is None) != (self.script is None),
+            shows=lambda self: sorted(self.model_fields_set) or None,
+            expected="exactly one of file and script",
+            remedy="set one of them",
+        ),
+    )
 
     file: str | None = Field(
         default=None, min_length=1, max_length=1024, examples=["/opt/flink/usrlib/query.sql"]
@@ -72,13 +70,6 @@ class Sql(Section):
     )
     """Text of the script. May not be set together with `file`."""
 
-    @model_validator(mode="after")
-    def _check_one_source(self) -> Self:
-        if (self.file is None) == (self.script is None):
-            got = sorted(self.model_fields_set) or None
-            refuse([Mistake((), got, "exactly one of file and script", "set one of them")])
-        return self
-
 
 class Python(Section):
     """A PyFlink program."""
@@ -89,34 +80,32 @@ class Python(Section):
     interpreter."""
 
 
-_PROGRAMS = ("jar", "sql", "python")
-_REMEDY_FOR_PROGRAM = "keep the one to run"
-
-
-class Job(Section):
+class Job(Checked):
     """The program to run: a jar, a SQL script or a PyFlink program."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="[has(self.jar), has(self.sql), has(self.python)].filter(x, x).size() <= 1",
-                expected="at most one of jar, sql and python",
-                remedy=_REMEDY_FOR_PROGRAM,
-            ),
-            Rule(
-                rule="!has(self.entryClass) || !has(self.sql) && !has(self.python)",
-                field=".entryClass",
-                expected="no value together with sql or python",
-                remedy="remove it",
-            ),
-            Rule(
-                rule="!has(self.args) || self.args.size() == 0 || !has(self.sql)",
-                field=".args",
-                expected="no value together with sql",
-                remedy="remove it",
-            ),
-        )
-    }
+    rules = (
+        Rule(
+            rule="[has(self.jar), has(self.sql), has(self.python)].filter(x, x).size() <= 1",
+            holds=lambda self: len(self.programs) <= 1,
+            shows=lambda self: self.programs,
+            expected="at most one of jar, sql and python",
+            remedy="keep the one to run",
+        ),
+        Rule(
+            rule="!has(self.entryClass) || !has(self.sql) && !has(self.python)",
+            holds=lambda self: self.entry_class is None or not (self.sql or self.python),
+            field=".entryClass",
+            expected="no value together with sql or python",
+            remedy="remove it",
+        ),
+        Rule(
+            rule="!has(self.args) || self.args.size() == 0 || !has(self.sql)",
+            holds=lambda self: not (self.args and self.sql),
+            field=".args",
+            expected="no value together with sql",
+            remedy="remove it",
+        ),
+    )
 
     jar: Annotated[str, AfterValidator(_check_jar)] | None = Field(
         default=None,
@@ -161,43 +150,24 @@ class Job(Section):
     there is newer state. Use it to go back to an older state, to run a finished job again, or to
     continue after the state of a job was lost. If unset, defaults to 0. Minimum: 0."""
 
-    @model_validator(mode="after")
-    def _check_one_program(self) -> Self:
-        refuse(self._mistakes_of_program())
-        return self
-
-    def _mistakes_of_program(self) -> Iterator[Mistake]:
-        programs = [name for name in _PROGRAMS if getattr(self, name) is not None]
-        if len(programs) > 1:
-            yield Mistake((), programs, "at most one of jar, sql and python", _REMEDY_FOR_PROGRAM)
-        if self.entry_class is not None and (self.sql or self.python):
-            yield Mistake(
-                ("entryClass",),
-                self.entry_class,
-                "no value together with sql or python",
-                "remove it",
-            )
-        if self.args and self.sql:
-            yield Mistake(("args",), list(self.args), "no value together with sql", "remove it")
-
     @property
-    def is_named(self) -> bool:
-        """Whether it says which program to run."""
-        return any(getattr(self, name) is not None for name in _PROGRAMS)
+    def programs(self) -> list[str]:
+        """Those of jar, sql and python that are set: which program to run."""
+        return [name for name in ("jar", "sql", "python") if getattr(self, name) is not None]
 
 
-class Storage(Section):
+class Storage(Checked):
     """Where Flink stores checkpoints and savepoints; set exactly one of the fields."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="has(self.claim) != has(self.uri)",
-                expected="exactly one of claim and uri",
-                remedy="set one of them",
-            )
-        )
-    }
+    rules = (
+        Rule(
+            rule="has(self.claim) != has(self.uri)",
+            holds=lambda self: (self.claim is None) != (self.uri is None),
+            shows=lambda self: self.model_dump(mode="json", exclude_none=True) or None,
+            expected="exactly one of claim and uri",
+            remedy="set one of them",
+        ),
+    )
 
     claim: Name | None = Field(default=None, examples=["trips-state"])
     """Name of a PersistentVolumeClaim that JobManager and TaskManagers can both mount.
@@ -210,13 +180,6 @@ class Storage(Section):
         examples=["s3://bucket/trips"],
     )
     """Folder in a file system that Flink supports. May not be set together with `claim`."""
-
-    @model_validator(mode="after")
-    def _check_one_place(self) -> Self:
-        if (self.claim is None) == (self.uri is None):
-            got = self.model_dump(mode="json", exclude_none=True) or None
-            refuse([Mistake((), got, "exactly one of claim and uri", "set one of them")])
-        return self
 
 
 class RefKind(StrEnum):
@@ -253,28 +216,41 @@ class JobManager(Section):
     """Memory of its container. If unset, defaults to 1Gi. Format: memory quantity."""
 
 
-class Flink(Section):
+def _not_beside_ref(field: str, name: str) -> Rule:
+    def find_content(flink: Flink) -> object:
+        # Names only: the values of config and podTemplate may be secret.
+        written = flink.model_dump(mode="json", by_alias=True, include={name}, exclude_unset=True)
+        value = written.get(field)
+        return value if value is None or isinstance(value, str) else list(value)
+
+    return Rule(
+        rule=f"!has(self.ref) || !has(self.{field})",
+        holds=lambda self: self.ref is None or getattr(self, name) is None,
+        shows=find_content,
+        field=f".{field}",
+        expected="no value together with flink.ref",
+        remedy=f"remove {field}, because Weir does not run this job, or remove ref",
+    )
+
+
+class Flink(Checked):
     """The Flink job: either a job that Weir runs, or a `ref` to an external job."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="has(self.ref) || has(self.image) || has(self.job) && (has(self.job.jar)"
-                " || has(self.job.sql) || has(self.job.python))",
-                expected="image, a program in job (jar, sql or python) or ref",
-                remedy="add the job to run",
-            ),
-            *(
-                Rule(
-                    rule=f"!has(self.ref) || !has(self.{name})",
-                    field=f".{name}",
-                    expected="no value together with flink.ref",
-                    remedy=f"remove {name}, because Weir does not run this job, or remove ref",
-                )
-                for name in _NOT_BESIDE_REF
-            ),
-        )
-    }
+    rules = (
+        Rule(
+            rule="has(self.ref) || has(self.image) || has(self.job) && (has(self.job.jar)"
+            " || has(self.job.sql) || has(self.job.python))",
+            holds=lambda self: bool(self.ref or self.image or (self.job and self.job.programs)),
+            shows=lambda self: None,
+            expected="image, a program in job (jar, sql or python) or ref",
+            remedy="add the job to run",
+        ),
+        _not_beside_ref("image", "image"),
+        _not_beside_ref("job", "job"),
+        _not_beside_ref("storage", "storage"),
+        _not_beside_ref("podTemplate", "pod_template"),
+        _not_beside_ref("config", "config"),
+    )
 
     image: Annotated[str, AfterValidator(_check_image)] | None = Field(
         default=None,
@@ -360,32 +336,9 @@ class Flink(Section):
     it sets the parallelism of the vertices of a FlinkDeployment's job. May not be set together
     with `image`, `job`, `storage`, `podTemplate` or `config`."""
 
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        refuse((*self._mistakes_of_source(), *self._mistakes_of_config()))
-        return self
-
-    def _mistakes_of_source(self) -> Iterator[Mistake]:
-        written = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-        if self.ref is not None:
-            for name in _NOT_BESIDE_REF:
-                if name in written:
-                    yield Mistake(
-                        (name,),
-                        # Names only: the values of config and podTemplate may be secret.
-                        value if isinstance(value := written[name], str) else list(value),
-                        "no value together with flink.ref",
-                        f"remove {name}, because Weir does not run this job, or remove ref",
-                    )
-        elif self.image is None and not (self.job and self.job.is_named):
-            yield Mistake(
-                (),
-                None,
-                "image, a program in job (jar, sql or python) or ref",
-                "add the job to run, such as job: {jar: trips.jar}",
-            )
-
-    def _mistakes_of_config(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield those between the fields, and those of single keys of Flink's configuration."""
+        yield from super().mistakes()
         for key, value in (self.config or {}).items():
             remedy = remedy_for_owned(key)
             if remedy is not None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 
 from weir_operator.streamapp.quantities import Duration, Level, MinSpeed
-from weir_operator.streamapp.section import Deployment, Name, Rule, validations
+from weir_operator.streamapp.section import Checked, Deployment, Name, Rule, validations
 from weir_simulator.schedules import EXPECTED, FIELDS, UTC, check_schedule, check_time_zone
-from weir_simulator.validation import Mistake, Section, refuse
+from weir_simulator.validation import Section
 
 MIN_INTERVAL = 1.0
 """Seconds between two decisions: at a millisecond, one StreamApp takes half of a core."""
@@ -55,32 +55,25 @@ class Policy(Section):
     """The policy's own settings, by name. If unset, the policy's defaults apply."""
 
 
-class OperatorManager(Section):
+class OperatorManager(Checked):
     """The fast loop: one for each operator."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="duration(self.interval) >= duration('1s')",
-                field=".interval",
-                expected="at least 1s",
-                got="self.interval",
-                remedy="lengthen it",
-            )
-        )
-    }
+    rules = (
+        Rule(
+            rule="duration(self.interval) >= duration('1s')",
+            holds=lambda self: self.interval.seconds >= MIN_INTERVAL,
+            field=".interval",
+            expected="at least 1s",
+            got="self.interval",
+            remedy="lengthen it",
+        ),
+    )
 
     interval: Duration = Field(default=Duration("1m"), examples=["1m"])
     """Time between two decisions. If unset, defaults to 1m. Minimum: 1s. Format: duration."""
 
     policy: Policy = Policy()
     """The algorithm that decides. If unset, defaults to `{name: planner}`."""
-
-    @model_validator(mode="after")
-    def _check_interval(self) -> Self:
-        if self.interval.seconds < MIN_INTERVAL:
-            refuse([Mistake(("interval",), self.interval.text, "at least 1s", "lengthen it")])
-        return self
 
 
 class RestartBudget(Section):
@@ -94,23 +87,22 @@ class RestartBudget(Section):
     """Time between two new tokens. If unset, defaults to 1h. Format: duration."""
 
 
-class TokenBucket(Section):
+class TokenBucket(Checked):
     """When the bucket gets a token: if the mean response time of a period is high or low enough.
 
     A token pays for one operator's restart in one direction. The bucket holds tokens of one
     direction at a time; a token of the other direction removes them.
     """
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="quantity(self.low).isLessThan(quantity(self.high))",
-                field=".low",
-                expected="less than high",
-                remedy="lower it below high",
-            )
-        )
-    }
+    rules = (
+        Rule(
+            rule="quantity(self.low).isLessThan(quantity(self.high))",
+            holds=lambda self: self.low < self.high,
+            field=".low",
+            expected="less than high",
+            remedy="lower it below high",
+        ),
+    )
 
     high: Level = Field(default=0.9, examples=["0.9"], json_schema_extra={"default": "0.9"})
     """Share of the objective above which the bucket gets a token for scaling out. If unset,
@@ -126,18 +118,6 @@ class TokenBucket(Section):
     every: Duration | None = Field(default=None, examples=["1m"])
     """Length of a period; each one makes at most one token. If unset, defaults to two intervals of
     the Operator Manager. Format: duration."""
-
-    @model_validator(mode="after")
-    def _check_low_below_high(self) -> Self:
-        if self.low >= self.high:
-            refuse(
-                [
-                    Mistake(
-                        ("low",), self.low, f"less than high = {self.high}", "lower it below high"
-                    )
-                ]
-            )
-        return self
 
 
 class Migration(Section):
@@ -231,9 +211,6 @@ class Window(Section):
         return Allowed.NOTHING if self.min_replicas is None else Allowed.EVERYTHING
 
 
-_EXPECTED_NO_NAMED = "no value, because deployment is not Named"
-
-
 class FallbackDeployment(StrEnum):
     """What to do when metrics stay unhealthy."""
 
@@ -242,25 +219,25 @@ class FallbackDeployment(StrEnum):
     NAMED = "Named"
 
 
-class Fallback(Section):
+class Fallback(Checked):
     """What Weir does when metrics stay unhealthy."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="self.deployment != 'Named' || has(self.named)",
-                field=".named",
-                expected="replicas per operator, because deployment is Named",
-                remedy="add it, such as named: {tokenize: {large/1: 4}}",
-            ),
-            Rule(
-                rule="self.deployment == 'Named' || !has(self.named)",
-                field=".named",
-                expected=_EXPECTED_NO_NAMED,
-                remedy="set deployment to Named, or remove named",
-            ),
-        )
-    }
+    rules = (
+        Rule(
+            rule="self.deployment != 'Named' || has(self.named)",
+            holds=lambda self: self.deployment != "Named" or self.named is not None,
+            field=".named",
+            expected="replicas per operator, because deployment is Named",
+            remedy="add it, such as named: {tokenize: {large/1: 4}}",
+        ),
+        Rule(
+            rule="self.deployment == 'Named' || !has(self.named)",
+            holds=lambda self: self.deployment == "Named" or self.named is None,
+            field=".named",
+            expected="no value, because deployment is not Named",
+            remedy="set deployment to Named, or remove named",
+        ),
+    )
 
     after: Duration = Field(default=Duration("10m"), examples=["10m"])
     """How long metrics must have been unhealthy. If unset, defaults to 10m. Format: duration."""
@@ -274,21 +251,6 @@ class Fallback(Section):
     )
     """Replicas per `pool/size` for each operator to change; the others stay. Required if
     `deployment` is Named. May be set only in that case."""
-
-    @model_validator(mode="after")
-    def _check_named(self) -> Self:
-        wanted = self.deployment is FallbackDeployment.NAMED
-        if wanted and self.named is None:
-            refuse(
-                [Mistake(("named",), None, "replicas per operator, because deployment is Named",
-                         "add it, such as named: {tokenize: {large/1: 4}}")]
-            )  # fmt: skip
-        if not wanted and self.named is not None:
-            refuse(
-                [Mistake(("named",), self.named, _EXPECTED_NO_NAMED,
-                         "set deployment to Named, or remove named")]
-            )  # fmt: skip
-        return self
 
 
 class Savepoints(Section):

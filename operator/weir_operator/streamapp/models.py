@@ -7,10 +7,11 @@ service time. The status is in `status`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
@@ -25,8 +26,8 @@ from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.rules import CEL_RULES, RULES
-from weir_operator.streamapp.section import Name, map_list_by, validations
-from weir_simulator.validation import Section, judge, refusal, refuse
+from weir_operator.streamapp.section import Checked, Name, map_list_by
+from weir_simulator.validation import Mistake, Section, judge, refusal
 
 API_VERSION: Final = "weir.dev/v1alpha1"
 KIND: Final = "StreamApp"
@@ -72,10 +73,10 @@ class Metadata(BaseModel):
     annotations: dict[str, str] = {}
 
 
-class Spec(Section):
+class Spec(Checked):
     """The job to run, its objective, and the node pools that it may use."""
 
-    model_config = Section.model_config | {"json_schema_extra": validations(*CEL_RULES)}
+    rules = CEL_RULES
 
     mode: Mode = Mode.AUTO
     """How much Weir does. Off keeps the job running and decides nothing; Advise decides, records
@@ -146,10 +147,9 @@ class Spec(Section):
     """A new value discards what Weir has learned, tuned and measured. If unset, defaults to 0.
     Minimum: 0."""
 
-    @model_validator(mode="after")
-    def _check_rules(self) -> Self:
-        refuse(judge(RULES, {name: getattr(self, name) for name in type(self).model_fields}))
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield those between the sections."""
+        yield from judge(RULES, {name: getattr(self, name) for name in type(self).model_fields})
 
 
 class StreamApp(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 from pydantic import (
     Field,
@@ -17,9 +17,9 @@ from pydantic.types import JsonValue
 from pydantic_core import CoreSchema
 
 from weir_operator.streamapp.quantities import Duration, Percentage, Price
-from weir_operator.streamapp.section import Name, map_list_by
+from weir_operator.streamapp.section import Checked, Name, map_list_by
 from weir_policies.model.objective import Statistic
-from weir_simulator.validation import Mistake, Section, refuse
+from weir_simulator.validation import Mistake, Section
 
 A_DURATION: tuple[dict[str, Any], ...] = (
     {"pattern": f"^{Duration.pattern}$"},
@@ -106,7 +106,7 @@ class PathObjective(Section):
     duration, or `{bound: 500ms, statistic: P95}`."""
 
 
-class Objective(Section):
+class Objective(Checked):
     """The response time that the job must meet; Weir looks for the cheapest deployment."""
 
     response_time: ResponseTime = Field(examples=["200ms"])
@@ -139,10 +139,10 @@ class Objective(Section):
     """Maximum number of restarts in 24 hours that scaling may cause. If unset, only the restart
     budget of `applicationManager` limits them. Minimum: 0."""
 
-    @model_validator(mode="after")
-    def _check_paths(self) -> Self:
-        refuse((*self._repeated_sinks(), *self._looser_paths()))
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield sinks that there are twice, and paths with a bound that changes nothing."""
+        yield from self._repeated_sinks()
+        yield from self._looser_paths()
 
     def _repeated_sinks(self) -> Iterator[Mistake]:
         seen: set[str] = set()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from weir_operator.streamapp.quantities import Memory
-from weir_operator.streamapp.section import Deployment, Name, Rule, validations
+from weir_operator.streamapp.section import Checked, Deployment, Name, Rule
 from weir_policies.policy import Sharing
-from weir_simulator.validation import Mistake, Section, refuse
+from weir_simulator.validation import Mistake
 
 WHOLE_JOB = "job"
 """Name of the operator that stands for a job whose manifest lists none."""
@@ -26,6 +26,7 @@ def _agreement(field: str) -> tuple[Rule, ...]:
         Rule(
             rule=f"!has(self.{field})"
             f" || self.{field}.map(k, self.{field}[k]).sum() <= self.maxReplicas",
+            holds=lambda self: sum((getattr(self, field) or {}).values()) <= self.max_replicas,
             field=f".{field}",
             expected="at most maxReplicas replicas",
             remedy="raise maxReplicas, or remove replicas",
@@ -33,6 +34,9 @@ def _agreement(field: str) -> tuple[Rule, ...]:
         Rule(
             rule=f"!has(self.{field})"
             f" || self.{field}.map(k, self.{field}[k]).sum() >= self.minReplicas",
+            holds=lambda self: (
+                (own := getattr(self, field)) is None or sum(own.values()) >= self.min_replicas
+            ),
             field=f".{field}",
             expected="at least minReplicas replicas",
             remedy="lower minReplicas, or add replicas",
@@ -48,28 +52,27 @@ def _agreement(field: str) -> tuple[Rule, ...]:
     )
 
 
-class Operator(Section):
+class Operator(Checked):
     """An operator: a slot sharing group of the job, with its own TaskManagers."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            *_agreement("fixed"),
-            *_agreement("initial"),
-            Rule(
-                rule="self.minReplicas <= self.maxReplicas",
-                field=".minReplicas",
-                expected="at most maxReplicas",
-                remedy="lower it, or raise maxReplicas",
-            ),
-            Rule(
-                rule="!has(self.fixed) || !has(self.initial)",
-                field=".initial",
-                expected="no value together with fixed",
-                remedy="remove initial, because a fixed operator also starts with fixed",
-            ),
-        )
-    }
-
+    rules = (
+        *_agreement("fixed"),
+        *_agreement("initial"),
+        Rule(
+            rule="self.minReplicas <= self.maxReplicas",
+            holds=lambda self: self.min_replicas <= self.max_replicas,
+            field=".minReplicas",
+            expected="at most maxReplicas",
+            remedy="lower it, or raise maxReplicas",
+        ),
+        Rule(
+            rule="!has(self.fixed) || !has(self.initial)",
+            holds=lambda self: self.fixed is None or self.initial is None,
+            field=".initial",
+            expected="no value together with fixed",
+            remedy="remove initial, because a fixed operator also starts with fixed",
+        ),
+    )
     name: Name = Field(examples=["tokenize"])
     """Name of the operator, unique in the list: of a vertex as `weir graph` prints it, of a slot
     sharing group in a job that pins itself, or, with `vertices`, any. Format: at most 63 lower-case
@@ -119,62 +122,13 @@ class Operator(Section):
     `fixed`. If unset, defaults to `minReplicas` of the largest size of its first pool, and of the
     next ones where that holds no more."""
 
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        refuse(
-            (
-                *self._repeated_pools(),
-                *self._repeated_vertices(),
-                *self._two_deployments(),
-                *self._floor_above_maximum(),
-                *self._beyond_bounds("fixed", self.fixed),
-                *self._beyond_bounds("initial", self.initial),
-            )
-        )
-        return self
-
-    def _repeated_pools(self) -> Iterator[Mistake]:
-        pools = self.pools or ()
-        for index, pool in enumerate(pools):
-            if pool in pools[:index]:
-                yield Mistake(("pools", index), pool, "each pool once", "remove the second one")
-
-    def _repeated_vertices(self) -> Iterator[Mistake]:
-        vertices = self.vertices or ()
-        for index, vertex in enumerate(vertices):
-            if vertex in vertices[:index]:
-                yield Mistake(
-                    ("vertices", index), vertex, "each vertex once", "remove the second one"
-                )
-
-    def _two_deployments(self) -> Iterator[Mistake]:
-        if self.fixed is not None and self.initial is not None:
-            yield Mistake(
-                ("initial",), self.initial, "no value together with fixed",
-                "remove initial, because a fixed operator also starts with fixed",
-            )  # fmt: skip
-
-    def _floor_above_maximum(self) -> Iterator[Mistake]:
-        if self.min_replicas > self.max_replicas:
-            yield Mistake(
-                ("minReplicas",),
-                self.min_replicas,
-                f"at most maxReplicas = {self.max_replicas}",
-                "lower it, or raise maxReplicas",
-            )
-
-    def _beyond_bounds(self, field: str, deployment: Deployment | None) -> Iterator[Mistake]:
-        if deployment is not None and sum(deployment.values()) < self.min_replicas:
-            yield Mistake(
-                (field,),
-                deployment,
-                f"at least minReplicas = {self.min_replicas} replicas",
-                "lower minReplicas, or add replicas",
-            )
-        if sum((deployment or {}).values()) > self.max_replicas:
-            yield Mistake(
-                (field,),
-                deployment,
-                f"at most maxReplicas = {self.max_replicas} replicas",
-                "raise maxReplicas, or remove replicas",
-            )
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield those between the fields, and names that a list has twice."""
+        yield from super().mistakes()
+        for field, what in (("pools", "pool"), ("vertices", "vertex")):
+            names = getattr(self, field) or ()
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    yield Mistake(
+                        (field, index), name, f"each {what} once", "remove the second one"
+                    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Price, Speedup
-from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
-from weir_simulator.validation import Mistake, Section, refusal, refuse
+from weir_operator.streamapp.section import LABEL_KEY, Checked, Name, Rule, validations
+from weir_simulator.validation import Mistake, refusal
 
 _PRICE_OF_ONLY_POOL = 1.0
 """Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""
@@ -62,25 +63,25 @@ class TaintEffect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-class Toleration(Section):
+class Toleration(Checked):
     """A taint that the pods tolerate, as in Kubernetes."""
 
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="self.operator != 'Exists' || !has(self.value)",
-                field=".value",
-                expected="no value, because operator is Exists",
-                remedy="remove value, or write operator: Equal",
-            ),
-            Rule(
-                rule="self.operator != 'Equal' || has(self.key)",
-                field=".key",
-                expected="a key, because operator is Equal",
-                remedy="add it, or write operator: Exists",
-            ),
-        )
-    }
+    rules = (
+        Rule(
+            rule="self.operator != 'Exists' || !has(self.value)",
+            holds=lambda self: self.operator != "Exists" or self.value is None,
+            field=".value",
+            expected="no value, because operator is Exists",
+            remedy="remove value, or write operator: Equal",
+        ),
+        Rule(
+            rule="self.operator != 'Equal' || has(self.key)",
+            holds=lambda self: self.operator != "Equal" or self.key is not None,
+            field=".key",
+            expected="a key, because operator is Equal",
+            remedy="add it, or write operator: Exists",
+        ),
+    )
 
     key: Annotated[str, AfterValidator(_check_taint_key)] | None = Field(
         default=None,
@@ -103,18 +104,8 @@ class Toleration(Section):
     """Effect of the taint. If unset, defaults to every effect. Format: `NoSchedule`,
     `PreferNoSchedule` or `NoExecute`."""
 
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        if self.operator is TolerationOperator.EXISTS and self.value is not None:
-            refuse([Mistake(("value",), self.value, "no value, because operator is Exists",
-                            "remove value, or write operator: Equal")])  # fmt: skip
-        if self.operator is TolerationOperator.EQUAL and self.key is None:
-            refuse([Mistake(("key",), None, "a key, because operator is Equal",
-                            "add it, or write operator: Exists")])  # fmt: skip
-        return self
 
-
-class NodePool(Section):
+class NodePool(Checked):
     """A kind of node with its sizes, price and limit."""
 
     name: Name = Field(examples=["small"])
@@ -186,23 +177,16 @@ class NodePool(Section):
     keeps running. A job that is down does not wait, but starts with fewer replicas. If unset, the
     pool counts as full after `rescale.startDeadline`. Format: duration."""
 
-    @model_validator(mode="after")
-    def _check_label_keys(self) -> Self:
-        refuse(
-            Mistake(("nodeSelector", key), key, _EXPECTED_KEYS, _REMEDY_FOR_KEY)
-            for key in self.node_selector or {}
-            if not re.fullmatch(LABEL_KEY, key)
-        )
-        return self
-
-    @model_validator(mode="after")
-    def _check_each_size_once(self) -> Self:
-        refuse(
-            Mistake(("sizes", index), size.text, "each size once", "remove the second one")
-            for index, size in enumerate(self.sizes)
-            if size in self.sizes[:index]
-        )
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield keys that no node can have as labels, and sizes that there are twice."""
+        for key in self.node_selector or {}:
+            if not re.fullmatch(LABEL_KEY, key):
+                yield Mistake(("nodeSelector", key), key, _EXPECTED_KEYS, _REMEDY_FOR_KEY)
+        for index, size in enumerate(self.sizes):
+            if size in self.sizes[:index]:
+                yield Mistake(
+                    ("sizes", index), size.text, "each size once", "remove the second one"
+                )
 
 
 def price_of(pool: NodePool, *, cores: float, memory: float) -> float:

@@ -3,23 +3,25 @@
 A section is strict (no "5" for 5), closed (an unknown field is a mistake) and immutable. A field's
 docstring is its description in the CRD. Error messages suggest its `examples`.
 
-A check between fields is written twice, side by side: in Python, as `Mistake`s, and as a CEL rule
-for the API server. Both must give the same result with and without the API server's defaults, so
-neither may ask whether a field with a default was set.
+A check between fields is one `Rule`: its condition stands there twice, in CEL for the API server
+and in Python, and its sentence once. Both conditions must give the same result with and without the
+API server's defaults, so neither may ask whether a field with a default was set.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 from pydantic_core import PydanticCustomError
 
 from weir_simulator.naming import plain_name
+from weir_simulator.validation import Mistake, Section, refuse
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
@@ -30,7 +32,7 @@ _EXPECTED_NAME = f"a name of at most {LONGEST_NAME} lower-case letters, digits a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A check that the API server makes, with the sentence of its refusal."""
+    """A check of a field, or between the fields of a section, with the sentence of its refusal."""
 
     rule: str
     """In CEL; `self` is the section or field that has the rule."""
@@ -41,6 +43,11 @@ class Rule:
     got: str = ""
     """CEL for a text, the first wrong value, evaluated where the rule does not hold; empty where
     the sentence is the same for every value. (Joining several is beyond the cost limit.)"""
+    holds: Callable[[Any], bool] | None = None
+    """The same in Python, of the section; `None` where Python has a check of its own, which can say
+    which item of a list is wrong."""
+    shows: Callable[[Any], object] | None = None
+    """Returns what Python says is wrong; `None` is the value of `field`."""
 
     def written(self) -> dict[str, JsonValue]:
         """Return the rule in the words of a CustomResourceDefinition."""
@@ -62,6 +69,44 @@ class Rule:
 def validations(*rules: Rule) -> dict[str, JsonValue]:
     """Return rules as a field's or section's extra JSON schema."""
     return {"x-kubernetes-validations": [rule.written() for rule in rules]}
+
+
+def _add_rules(schema: dict[str, JsonValue], model: type[Checked]) -> None:
+    if model.rules:
+        schema.update(validations(*model.rules))
+
+
+class Checked(Section):
+    """A section whose fields have to agree."""
+
+    model_config = Section.model_config | {"json_schema_extra": _add_rules}
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield what is wrong between the fields; each of them is right in itself."""
+        names = {field.alias: name for name, field in type(self).model_fields.items()}
+        for rule in self.rules:
+            if rule.holds is None or rule.holds(self):
+                continue
+            field = rule.field.removeprefix(".")
+            got = rule.shows(self) if rule.shows is not None else getattr(self, names[field])
+            path = (field,) if field else ()
+            yield Mistake(
+                path, getattr(got, "text", got), self._fill_in(rule.expected), rule.remedy
+            )
+
+    def _fill_in(self, expected: str) -> str:
+        """Return what was expected, with the numbers of the fields that it names."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                expected = re.sub(rf"\b{field.alias}\b", rf"\g<0> = {value}", expected)
+        return expected
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        refuse(self.mistakes())
+        return self
 
 
 def map_list_by(key: str) -> dict[str, JsonValue]:
