@@ -1,9 +1,9 @@
-"""Writes the names that Flink's options have, from Flink itself.
+"""Writes the names that Flink's options have, and which are durations and sizes, from Flink itself.
 
     python scripts/flink_names.py HOME...    read them from these folders of Flink, the newest last
     make names                              of all versions, which it downloads
 
-Without HOME, it reads the installed Flink. What the file has of other versions stays.
+Without HOME, it reads the installed Flink. What the files have of other versions stays.
 """
 
 # ruff: noqa: INP001  (a script, not a package)
@@ -19,6 +19,7 @@ from weir_operator.flink.jars import class_path, find_java, flink_home
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "operator/weir_operator/flink_names.json"
+TYPES = ROOT / "operator/weir_operator/flink_types.json"
 PROGRAM = ROOT / "scripts/ReadOptions.java"
 
 
@@ -43,6 +44,14 @@ def names_in(lines: list[str]) -> dict[str, list[str]]:
     return {own: others for own, others in found.items() if others}
 
 
+def types_in(lines: list[str]) -> dict[str, list[str]]:
+    """Return the keys of each type, `Duration` and `MemorySize`."""
+    return {
+        kind: [line.split(" ")[2] for line in lines if line.startswith(f"key {kind} ")]
+        for kind in ("Duration", "MemorySize")
+    }
+
+
 def join(first: Mapping[str, list[str]], then: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the names of both; those of the first come first."""
     return {
@@ -52,12 +61,15 @@ def join(first: Mapping[str, list[str]], then: Mapping[str, list[str]]) -> dict[
 
 
 def main() -> None:
-    """Write the file."""
-    names = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    """Write the files."""
+    names, types = (json.loads(file.read_text(encoding="utf-8")) for file in (FILE, TYPES))
     homes = [Path(each) for each in sys.argv[1:]] or [flink_home()]
     for home in homes:
-        names = join(names_in(read_options(home)), names)
-    FILE.write_text(json.dumps(names, indent=2) + "\n", encoding="utf-8")
+        lines = read_options(home)
+        names, types = join(names_in(lines), names), join(types_in(lines), types)
+    types = {kind: sorted(keys) for kind, keys in types.items()}
+    for file, found in ((FILE, names), (TYPES, types)):
+        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ overwritten in the best case, and silently break the pins in the worst. All othe
 unchanged, including Weir's own defaults (`heartbeat.*`, `web.refresh-interval`,
 `taskmanager.network.adaptive-partitioner.enabled`).
 
-The names come from Flink itself, all versions that Weir runs: `scripts/flink_names.py` writes
-`flink_names.json`.
+The names, and the types of keys, come from Flink itself, all versions that Weir runs:
+`scripts/flink_names.py` writes `flink_names.json` and `flink_types.json`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from importlib.resources import files
 from types import MappingProxyType
 
 
-def _read_names() -> Mapping[str, tuple[str, ...]]:
-    text = files("weir_operator").joinpath("flink_names.json").read_text(encoding="utf-8")
+def _read_lists(name: str) -> Mapping[str, tuple[str, ...]]:
+    text = files("weir_operator").joinpath(name).read_text(encoding="utf-8")
     found: dict[str, list[str]] = json.loads(text)
     return MappingProxyType({key: tuple(others) for key, others in found.items()})
 
 
-OTHER_NAMES: Mapping[str, tuple[str, ...]] = _read_names()
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = _read_lists("flink_names.json")
 """By an option's own name, the others under which Flink finds it, in the order of its search."""
+KEYS_BY_TYPE: Mapping[str, frozenset[str]] = MappingProxyType(
+    {kind: frozenset(keys) for kind, keys in _read_lists("flink_types.json").items()}
+)
+"""Keys by the Java type of their value, `Duration` or `MemorySize`."""
 
 
 def _turn_round() -> Mapping[str, tuple[str, ...]]:
