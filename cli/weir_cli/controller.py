@@ -170,7 +170,7 @@ def controller(
     import asyncio
     import tempfile
 
-    from weir_operator.cluster.process.logs import send_logs_to_stderr
+    from weir_operator.cluster.process.logs import send_logs
     from weir_operator.cluster.process.running import allow_open_files, run_on_cluster
     from weir_operator.cluster.process.settings import (
         ControllerSettings,
@@ -181,7 +181,7 @@ def controller(
     from weir_operator.runtime.files import storing
     from weir_operator.tuning.job import read_job
 
-    send_logs_to_stderr(as_json=json_logs)
+    send_logs(as_json=json_logs)
     if stop_deployment is not None:
         limit = read_duration(stop_limit, "--stop-limit")
         asyncio.run(_stop(stop_deployment, pod_namespace, limit))

@@ -24,8 +24,8 @@ from weir_cli.options import (
     find_experiment,
     find_records,
     progress_bar,
+    read_duration,
     read_pairs,
-    read_seconds,
     read_time,
 )
 from weir_operator.errors import PermanentError
@@ -157,10 +157,10 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Estimate what a job's scaling would have cost by Weir, before anything is installed."""
-    from weir_operator.cluster.process.logs import send_logs_to_stderr
+    from weir_operator.cluster.process.logs import send_logs
     from weir_operator.estimate.access import connect
 
-    send_logs_to_stderr(as_json=False)
+    send_logs(as_json=False)
     policies = tuple(dict.fromkeys(each.strip() for each in policy.split(",") if each.strip()))
     for each in policies:
         registry.find(each)  # refuses an unknown name before anything is read
@@ -222,7 +222,7 @@ def _read_objective(text: str) -> Objective:
             "write, for example, p95=500ms"
         )
     statistic = statistics[word.strip().lower()] if equals else Statistic.MEAN
-    seconds = read_seconds(rest if equals else text, "--objective")
+    seconds = read_duration(rest if equals else text, "--objective")
     if not seconds > 0:
         raise PermanentError(f"--objective: expected a time above 0, got {text!r}; lengthen it")
     return Objective(response_time=seconds, statistic=statistic)

@@ -20,7 +20,7 @@ from weir_cli.options import (
     State,
     find_experiment,
     progress_bar,
-    read_seconds,
+    read_duration,
 )
 from weir_policies import registry
 from weir_simulator.errors import ExperimentError
@@ -105,7 +105,7 @@ def _shorten(experiment: Experiment, slots: int | None) -> Experiment:
 def _read_bounds(text: str | None, experiment: Experiment) -> tuple[float, ...]:
     if text is None:
         return default_bounds(experiment)
-    return tuple(sorted({read_seconds(each, "--bounds") for each in text.split(",")}))
+    return tuple(sorted({read_duration(each, "--bounds") for each in text.split(",")}))
 
 
 def _read_shares(text: str) -> tuple[float, ...]:

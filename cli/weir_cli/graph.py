@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weir_cli.options import DEFAULT_STATE, find_records, is_file
+from weir_cli.options import DEFAULT_STATE, find_records, is_file, read_words
 
 
 def graph(
@@ -50,16 +49,9 @@ def graph(
         return
     import asyncio
 
-    from weir_operator.errors import PermanentError
     from weir_operator.local.graph import read_job, render_plan
 
-    try:
-        arguments = tuple(shlex.split(job_args))
-    except ValueError as error:
-        raise PermanentError(
-            f"--job-args: expected words quoted as in a shell, got {job_args!r} "
-            f"({error}); close the quotes"
-        ) from error
+    arguments = read_words(job_args, "--job-args")
     found = asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
     if as_json:
         typer.echo(json.dumps([each.model_dump() for each in found.plan.vertices], indent=1))

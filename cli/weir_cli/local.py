@@ -5,7 +5,6 @@ The log is a file of JSON lines, because the terminal belongs to the view.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weir_cli.options import read_duration
+from weir_cli.options import read_duration, read_words
 
 if TYPE_CHECKING:
     from weir_operator.loop.run_record import Record, RecordedRun
@@ -22,37 +21,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 """Exit code of a program that Ctrl-C ended, as shells count it."""
-
-
-def send_logs_to(path: Path) -> None:
-    """Append structured log lines to `path`, those of libraries included."""
-    import logging
-
-    import structlog
-
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
-            ],
-            foreign_pre_chain=shared,
-        )
-    )
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-    )
 
 
 def local(
@@ -126,14 +94,16 @@ def local(
     resumes from there.
     """
     import asyncio
+    import logging
 
+    from weir_operator.cluster.process.logs import send_logs
     from weir_operator.local.program import load_app, write_manifest
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import RecordedRun
     from weir_operator.runtime.processes.folders import hold_app, refuse_second_weir
     from weir_operator.streamapp.loading import parse_manifest
 
-    manifest, arguments = file, _read_arguments(job_args)
+    manifest, arguments = file, read_words(job_args, "--job-args")
     made = _make_manifest(file, objective, entry_class, arguments)
     name = _name_of(load_app(file) if made is None else parse_manifest(made))
     # Before anything is started or written: the job of another Weir stays as it is.
@@ -143,7 +113,9 @@ def local(
     folder, seen, stopped = state / name, RecordedRun(), False
     with ExitStack() as stack:
         lock = stack.enter_context(hold_app(state, name))
-        send_logs_to(folder / "weir.log")
+        lines = logging.FileHandler(folder / "weir.log", encoding="utf-8")
+        stack.callback(lines.close)
+        send_logs(lines, as_json=True)
         if made is not None:
             manifest, arguments = write_manifest(made, state), ()
             _describe_manifest(manifest, objective, as_json=as_json)
@@ -253,16 +225,3 @@ def _report(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_report(seen), encoding="utf-8")
     typer.echo(f"Report: {path}", err=as_json)
-
-
-def _read_arguments(text: str) -> tuple[str, ...]:
-    """Return the words of a command line."""
-    from weir_operator.errors import PermanentError
-
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise PermanentError(
-            f"--job-args: expected words quoted as in a shell, got {text!r} "
-            f"({error}); close the quotes"
-        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,30 +91,33 @@ def read_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return pairs
 
 
-def read_seconds(text: str, option: str) -> float:
-    """Return the seconds that a duration such as 50ms says.
-
-    Raises:
-        ExperimentError: It says none.
-    """
-    try:
-        return Duration(text.strip()).seconds
-    except ValueError as error:
-        raise ExperimentError(
-            (f"{option}: expected {Duration.expected}, got {text!r}; add its unit",)
-        ) from error
-
-
 def read_duration(text: str, option: str) -> float:
-    """Return the same for commands that run jobs.
+    """Return the seconds that a duration such as 50ms says.
 
     Raises:
         PermanentError: It says none.
     """
     try:
-        return Duration(text).seconds
+        return Duration(text.strip()).seconds
     except ValueError as error:
-        raise PermanentError(f"{option}: expected {Duration.expected}, got {text!r}") from error
+        raise PermanentError(
+            f"{option}: expected {Duration.expected}, got {text!r}; add its unit"
+        ) from error
+
+
+def read_words(text: str, option: str) -> tuple[str, ...]:
+    """Return the words of a command line.
+
+    Raises:
+        PermanentError: A quote is open.
+    """
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise PermanentError(
+            f"{option}: expected words quoted as in a shell, got {text!r} ({error}); close the "
+            "quotes"
+        ) from error
 
 
 def read_time(text: str, now: float, option: str) -> float:

@@ -21,7 +21,7 @@ from weir_cli.options import (
     State,
     find_experiment,
     progress_bar,
-    read_seconds,
+    read_duration,
 )
 from weir_policies.application_manager.search.protocol import Algorithm, SurrogateName
 from weir_simulator.errors import ExperimentError
@@ -112,7 +112,7 @@ def tune(
         slots=slots,
         seed=seed,
         workers=workers,
-        deadline=None if deadline is None else read_seconds(deadline, "--deadline"),
+        deadline=None if deadline is None else read_duration(deadline, "--deadline"),
         incumbent=tuning_in_force(experiment),
         warm_starts=tuple(read_warm_start(each, experiment) for each in warm_start or ()),
     )

@@ -15,7 +15,7 @@ from weir_pipelines.store import Partition
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """Leave the logging of the tests' process as it is."""
-    monkeypatch.setattr("weir_operator.cluster.process.logs.send_logs_to_stderr", lambda **_: None)
+    monkeypatch.setattr("weir_operator.cluster.process.logs.send_logs", lambda **_: None)
 
 
 def test_a_prometheus_label_without_a_value_is_refused_with_an_example(tmp_path):

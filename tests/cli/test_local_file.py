@@ -116,7 +116,7 @@ def test_a_second_signal_ends_weir_with_one_sentence(program, tmp_path, monkeypa
         raise asyncio.CancelledError
 
     monkeypatch.setattr("weir_operator.local.run.run_local", run_local)
-    monkeypatch.setattr("weir_cli.local.send_logs_to", lambda path: None)
+    monkeypatch.setattr("weir_operator.cluster.process.logs.send_logs", lambda *_, **__: None)
 
     manifest = program("app.yaml", yaml.safe_dump(default_manifest(program("a.jar"))))
     done = CliRunner().invoke(

@@ -60,7 +60,7 @@ from weir_operator import accounts
 from weir_operator.advise import app as external
 from weir_operator.advise import reference
 from weir_operator.cluster.app import opening, task
-from weir_operator.cluster.process.logs import send_logs_to_stderr
+from weir_operator.cluster.process.logs import send_logs
 from weir_operator.cluster.process.running import run_on_cluster
 from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess
 from weir_operator.errors import WeirError
@@ -93,7 +93,7 @@ def run_controller(address: str, state: str, port: int, prometheus: str) -> None
     accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = task.LONGEST_PAUSE = 1.0
     opening.LOOK_EVERY = external.LOOK_EVERY = external.LOOK_AGAIN = 1.0
     job_manager.START_LIMIT = 10.0
-    send_logs_to_stderr(as_json=True)
+    send_logs(as_json=True)
     settings = ControllerSettings(
         identity="neighbours", own_namespace="weir", state=Path(state), health_port=port,
         health_host="127.0.0.1",

@@ -11,7 +11,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from weir_operator.cluster.process.logs import send_logs_to_stderr
+from weir_operator.cluster.process.logs import send_logs
 from weir_operator.cluster.process.running import run_on_cluster
 from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess
 from weir_operator.runtime.pods import job_manager
@@ -24,7 +24,7 @@ def main(world: str, prometheus: str, state: str, port: int) -> None:
         return f"{world}/flink/{address}{path}"
 
     setattr(job_manager, "url", url)  # noqa: B010  (a name that it only imports)
-    send_logs_to_stderr(as_json=True)
+    send_logs(as_json=True)
     asyncio.run(
         run_on_cluster(
             ControllerSettings(

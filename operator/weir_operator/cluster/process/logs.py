@@ -11,8 +11,8 @@ _QUIET = ("kopf", "kubernetes", "urllib3", "aiohttp.access", "asyncio")
 """Libraries that log at the level INFO what only their authors need."""
 
 
-def send_logs_to_stderr(*, as_json: bool) -> None:
-    """Write structured log lines to stderr, those of libraries included.
+def send_logs(handler: logging.Handler | None = None, *, as_json: bool) -> None:
+    """Write structured log lines to `handler`, else to stderr, those of libraries included.
 
     What is bound to the context (`app`, `operator`, `decision`) is on every line of its task.
     """
@@ -33,7 +33,7 @@ def send_logs_to_stderr(*, as_json: bool) -> None:
     )
     if not as_json:
         shared.pop()  # the renderer for people shows stack traces itself
-    handler = logging.StreamHandler()
+    handler = handler or logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],

@@ -10,8 +10,8 @@ import pytest
 
 SCRIPT = """
 import logging, structlog
-from weir_operator.cluster.process.logs import send_logs_to_stderr
-send_logs_to_stderr(as_json=True)
+from weir_operator.cluster.process.logs import send_logs
+send_logs(as_json=True)
 structlog.contextvars.bind_contextvars(app="streams/trips")
 structlog.get_logger().info("decision", operator="match", decision="d1")
 logging.getLogger("somebody").warning("told by a library")
