@@ -54,12 +54,6 @@ def local(
         str, typer.Option(help='Additional arguments of the job, such as "--trace other.txt".')
     ] = "",
     state: Annotated[Path, typer.Option(help="Folder of Weir's state.")] = Path(".weir"),
-    prometheus: Annotated[
-        str | None,
-        typer.Option(
-            help=("Read metrics from this Prometheus server. Default: scrape the job's reporters.")
-        ),
-    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -133,7 +127,6 @@ def local(
             duration=None if duration is None else read_duration(duration, "--duration"),
             policy=policy,
             arguments=arguments,
-            prometheus=prometheus,
             ledger=ledger,
             keep=keep,
             fresh=fresh,

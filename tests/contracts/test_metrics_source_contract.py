@@ -164,22 +164,16 @@ async def direct_source():
 
 @own_fixture
 async def prometheus_source(prometheus_url):
-    """Build Prometheus sources that are closed when the test ends."""
-    built: list[PrometheusSource] = []
+    """Build Prometheus sources whose connections are closed when the test ends."""
+    servers: list[PrometheusServer] = []
 
     def build(app: App, **settings) -> PrometheusSource:
-        source = PrometheusSource(
-            PrometheusServer(prometheus_url, **settings),
-            label="weir_app",
-            value=app.name,
-            closes=True,
-        )
-        built.append(source)
-        return source
+        servers.append(PrometheusServer(prometheus_url, **settings))
+        return PrometheusSource(servers[-1], label="weir_app", value=app.name)
 
     yield build
-    for source in built:
-        await source.close()
+    for server in servers:
+        await server.close()
 
 
 @pytest.fixture(

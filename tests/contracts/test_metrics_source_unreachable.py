@@ -28,7 +28,6 @@ async def unreachable_prometheus():
         PrometheusServer(f"http://user:secret@127.0.0.1:{port}"),
         label="weir_app",
         value="app",
-        closes=True,
     )
 
 

@@ -31,9 +31,6 @@ from weir_operator.loop.run_record import Record, RunSummary
 from weir_operator.loop.run_recorder import Recorder
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure_output
-from weir_operator.metrics.names import APP_LABEL
-from weir_operator.metrics.prometheus import PrometheusSource
-from weir_operator.metrics.prometheus_server import PrometheusServer, keep_targets
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
@@ -131,8 +128,6 @@ class LocalRun:
     """Overrides the manifest's."""
     arguments: tuple[str, ...] = ()
     """More arguments of the job, after the manifest's."""
-    prometheus: str | None = None
-    """URL of the Prometheus server to read; `None` scrapes the reporters directly."""
     ledger: Path | None = None
     """Folder in which the job keeps its ledger."""
     fresh: bool = False
@@ -192,7 +187,13 @@ async def run_local(
 
         jobs = FlinkJobs(runtime)
         stack.push_async_callback(jobs.close)
-        source = _source(run, f"{settings.namespace}/{settings.name}", runtime, folder, stack)
+
+        async def targets() -> list[str]:
+            return [each.metrics_url for each in await runtime.replicas()]
+
+        app_label = f"{settings.namespace}/{settings.name}"
+        source = DirectSource(targets, app_label, keep=RETENTION)
+        source.start()
         stack.push_async_callback(source.close)
         around = Dependencies(
             runtime=runtime,
@@ -332,29 +333,6 @@ def stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
         loop.add_signal_handler(number, handler)
         stack.callback(loop.remove_signal_handler, number)
     return stop
-
-
-def _source(
-    run: LocalRun, app: str, runtime: LocalRuntime, folder: Path, stack: AsyncExitStack
-) -> MetricsSource:
-    """Return where samples come from; a Prometheus server gets a file with its targets."""
-
-    async def targets() -> list[str]:
-        return [each.metrics_url for each in await runtime.replicas()]
-
-    async def all_targets() -> list[str]:
-        return [runtime.job_manager_metrics_url, *await targets()]
-
-    if run.prometheus is not None:
-        keeping = asyncio.create_task(
-            keep_targets(folder / "prometheus-targets.json", all_targets, app, clock=SystemClock())
-        )
-        stack.callback(keeping.cancel)
-        server = PrometheusServer(run.prometheus)
-        return PrometheusSource(server, label=APP_LABEL, value=app, closes=True)
-    source = DirectSource(targets, app, keep=RETENTION)
-    source.start()
-    return source
 
 
 def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:

@@ -48,7 +48,6 @@ class PrometheusSource:
         label: str,
         value: str,
         namespace: str | None = None,
-        closes: bool = False,
     ) -> None:
         """Create the source for one StreamApp.
 
@@ -58,7 +57,6 @@ class PrometheusSource:
             value: What it is on this StreamApp's series.
             namespace: Of its pods, where pods of others could claim this label; `None` does not
                 look at it. Series without a namespace are the StreamApp's.
-            closes: Whether the server's connections are released with it, because nobody else asks.
         """
         self._server = server
         self._account = current_account()
@@ -66,7 +64,6 @@ class PrometheusSource:
         self._value = value
         self._namespace = namespace
         self._on_page = mangle(value)
-        self._closes = closes
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples that the server scraped in [start, end].
@@ -119,9 +116,7 @@ class PrometheusSource:
         )
 
     async def close(self) -> None:
-        """Release the connections, unless they are others', too."""
-        if self._closes:
-            await self._server.close()
+        """Do nothing: the server's connections are for all StreamApps."""
 
 
 def _pieces(start: float, end: float, length: float) -> Iterator[tuple[float, float]]:

@@ -2,10 +2,6 @@
 
 The jobs decide how large an answer is, so it is read up to a limit, and a server has limits of its
 own for a query (`--query.max-samples`), which it says by status 422.
-
-For `weir local`, this module also writes the file that tells a Prometheus server where the
-reporters listen (`file_sd_configs`): ports of TaskManagers change with every rescale, so no static
-configuration can name them.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -30,7 +25,6 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_operator.accounts import current_account
-from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import (
     INLINE,
@@ -46,10 +40,7 @@ from weir_operator.limits import (
     read_json,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.direct import Targets
-from weir_operator.metrics.names import APP_LABEL
 from weir_operator.metrics.source import Series
-from weir_operator.runtime.files import write_atomically
 
 log = structlog.get_logger()
 
@@ -58,36 +49,6 @@ T = TypeVar("T")
 _SERIES = b'{"metric":'
 """How each series of an answer begins, as Prometheus, Thanos, Mimir and VictoriaMetrics write it.
 """
-
-
-def render_targets(urls: Sequence[str], app: str) -> str:
-    """Return the file's text: all reporters, labelled as the StreamApp's."""
-    group = {
-        "targets": sorted(urlsplit(url).netloc for url in urls),
-        "labels": {APP_LABEL: app},
-    }
-    return json.dumps([group], indent=1) + "\n"
-
-
-async def keep_targets(path: Path, targets: Targets, app: str, *, clock: Clock) -> None:
-    """Write the file whenever the reporters change, until cancelled.
-
-    Args:
-        path: The file.
-        targets: Says where the reporters listen now.
-        app: `namespace/name` of the StreamApp.
-        clock: Waits a second between two looks.
-    """
-    written = ""
-    while True:
-        try:
-            text = render_targets(await targets(), app)
-            if text != written:
-                write_atomically(path, text)
-                written = text
-        except TemporaryError as error:
-            log.warning("targets for Prometheus not written", path=str(path), failure=str(error))
-        await clock.sleep(1.0)
 
 
 AT_ONCE = 4

@@ -25,13 +25,11 @@ async def a_server():
 
 async def asked(url, namespace=None, **settings):
     server = PrometheusServer(url, **settings)
-    source = PrometheusSource(
-        server, label="weir_app", value="app", namespace=namespace, closes=True
-    )
+    source = PrometheusSource(server, label="weir_app", value="app", namespace=namespace)
     try:
         return await source.window(start=100.0, end=160.0)
     finally:
-        await source.close()
+        await server.close()
 
 
 @pytest.mark.parametrize(

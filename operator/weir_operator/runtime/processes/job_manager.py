@@ -30,8 +30,6 @@ from weir_operator.runtime.processes.processes import (
     METRIC_PORTS,
     ProcessIdentity,
     free_ports,
-    metrics_url,
-    reporting_port,
 )
 from weir_operator.runtime.settings import LocalSettings
 
@@ -69,12 +67,6 @@ class LocalJobManager:
     def rest_url(self) -> str:
         """Flink's REST address."""
         return f"http://{LOOPBACK}:{self._ports.rest}"
-
-    @property
-    def metrics_url(self) -> str:
-        """Where its reporter answers, or will once it is up."""
-        ports = self._ports.metrics
-        return metrics_url(reporting_port(self._folder.alive(), ports) or ports[0])
 
     def alive(self) -> ProcessIdentity | None:
         """Return its process, `None` where none runs."""

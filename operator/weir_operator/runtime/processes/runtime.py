@@ -107,11 +107,6 @@ class LocalRuntime:
         return self._job_manager.rest_url
 
     @property
-    def job_manager_metrics_url(self) -> str:
-        """Where the JobManager's Prometheus reporter listens."""
-        return self._job_manager.metrics_url
-
-    @property
     def savepoints(self) -> str:
         """URI of the folder in which savepoints are made; the cluster's default."""
         return self._job_manager.storage.savepoints

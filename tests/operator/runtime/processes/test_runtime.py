@@ -179,16 +179,13 @@ async def completed_after(rest, job_id, before):
     return newest if newest and newest != before else None
 
 
-async def test_reporters_answer_where_the_runtime_says_with_weirs_labels(runtime):
+async def test_a_reporter_answers_where_the_runtime_says_with_weirs_labels(runtime):
     replica = (await runtime.replicas())[0]
-    async with aiohttp.ClientSession() as session:
-        texts = [
-            await (await session.get(url)).text()
-            for url in (replica.metrics_url, runtime.job_manager_metrics_url)
-        ]
+    async with aiohttp.ClientSession() as session, session.get(replica.metrics_url) as answer:
+        text = await answer.text()
 
-    assert f'weir_operator="{replica.operator}",weir_pool="{replica.pool}"' in texts[0]
-    assert 'weir_app="streams_shared"' in texts[1]
+    assert f'weir_operator="{replica.operator}",weir_pool="{replica.pool}"' in text
+    assert 'weir_app="streams_shared"' in text
 
 
 async def test_a_resize_changes_the_speed_file_and_nothing_else(runtime):
