@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ from weir_operator.tuning.requests import Terms
 from weir_policies import registry
 from weir_policies.application_manager.edf import MigrationRules, TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
-from weir_policies.model.node_types import NodeType
 from weir_policies.model.season import Season
 from weir_policies.policy import OperatorModel, OperatorPolicy, WarmStartable
 from weir_simulator.experiment import Objective, PathBound
@@ -360,7 +358,7 @@ def refuse_operators(app: StreamApp) -> None:
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
     return OperatorModel(
         name=operator.name,
-        node_types=_share_types(world.node_types(app, operator.name)),
+        node_types=world.node_types(app, operator.name),
         max_replicas=operator.max_replicas,
         service_mean=math.nan,
         service_scv=1.0,
@@ -369,22 +367,7 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
 
 def _given_speedups(app: StreamApp, operator: Operator) -> frozenset[str]:
     types = world.node_types(app, operator.name)
-    return _share_names(
-        frozenset(each.name for each in types if world.speedup_is_given(app, each.pool))
-    )
-
-
-# All StreamApps have the same few of these, and each of its operators would keep its own.
-@lru_cache(maxsize=1024)
-def _share_types(types: tuple[NodeType, ...]) -> tuple[NodeType, ...]:
-    """Return the node types that were made before and are equal, if there are any."""
-    return types
-
-
-@lru_cache(maxsize=1024)
-def _share_names(names: frozenset[str]) -> frozenset[str]:
-    """Return the names that were made before and are equal, if there are any."""
-    return names
+    return frozenset(each.name for each in types if world.speedup_is_given(app, each.pool))
 
 
 def _most_replicas(app: StreamApp, policy: str) -> int | None:
