@@ -24,7 +24,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from weir_operator.errors import AlreadySteeredError
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
@@ -96,6 +98,18 @@ def refuse_second_weir(root: Path, app: str) -> None:
         AppLock(path, app=app).release()
 
 
+T = TypeVar("T")
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Return the record in a file; `None` where there is none, or something else."""
+    text = read_if_present(path)
+    try:
+        return None if text is None else TypeAdapter(kind).validate_json(text)
+    except ValidationError:
+        return None
+
+
 class ProcessFolder:
     """The folder of one process."""
 
@@ -121,13 +135,9 @@ class ProcessFolder:
 
     def alive(self) -> ProcessIdentity | None:
         """Return the process that runs from here, or `None`."""
-        text = read_if_present(self._identity)
-        if text is None:
-            return None
-        try:
-            identity = ProcessIdentity(**json.loads(text))
-        except (TypeError, ValueError):
-            return None  # not written by us: the command line shows it, at the next start
+        identity = _read(self._identity, ProcessIdentity)
+        if identity is None:
+            return None  # or not written by us: the command line shows it, at the next start
         return identity if is_alive(identity, self.configuration) else None
 
     def clear_log(self) -> None:
@@ -158,18 +168,7 @@ class JobManagerFolder(ProcessFolder):
 
     def ports(self) -> JobManagerPorts | None:
         """Return the ports that were chosen, `None` where none were."""
-        text = read_if_present(self.path / "ports.json")
-        if text is None:
-            return None
-        try:
-            found = json.loads(text)
-            return JobManagerPorts(
-                rpc=int(found["rpc"]),
-                rest=int(found["rest"]),
-                metrics=tuple(int(port) for port in found["metrics"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        return _read(self.path / "ports.json", JobManagerPorts)
 
     def record_ports(self, ports: JobManagerPorts) -> None:
         """Note the ports."""
@@ -201,20 +200,7 @@ class TaskManagerFolder(ProcessFolder):
 
     def replica(self) -> ReplicaRecord | None:
         """Return what it is for, `None` where no valid record claims it."""
-        text = read_if_present(self.path / "replica.json")
-        if text is None:
-            return None
-        try:
-            found = json.loads(text)
-            return ReplicaRecord(
-                operator=str(found["operator"]),
-                pool=str(found["pool"]),
-                size=str(found["size"]),
-                started=float(found["started"]),
-                metrics=tuple(int(port) for port in found["metrics"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        return _read(self.path / "replica.json", ReplicaRecord)
 
     def record_replica(self, record: ReplicaRecord, *, speed: float) -> None:
         """Note what it is for, and how fast it is from now on."""
