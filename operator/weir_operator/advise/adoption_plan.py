@@ -533,118 +533,62 @@ def _remarks(
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
-    """A line for a shell, to be copied as it is."""
+def describe_move(deployment: FlinkDeployment, manifest: Body, file: str) -> str:
+    """Return the commands of the move and of the way back, with what they do as comments.
 
-    says: str
-    """What it does, a sentence."""
-    line: str
-
-
-def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> tuple[Command, ...]:
-    """Return the commands that move the job by a savepoint, in their order."""
-    place, file = f"--namespace {deployment.namespace}", shlex.quote(file)
-    this, app = f"{deployment.name} {place}", f"{manifest['metadata']['name']} {place}"
-    no_savepoint = ["empty", "KUBERNETES_OPERATOR_LAST_STATE"]
-    if deployment.savepoint:
-        no_savepoint.append(f"an older one ({deployment.savepoint})")
-    suspend = '{"spec": {"job": {"state": "suspended", "upgradeMode": "savepoint"}}}'
-    start = '{"spec": {"flink": {"job": {"initialSavepoint": "' + _SAVEPOINT + '"}}}}'
-    return (
-        Command(
-            says="The API server says whether it accepts the StreamApp; nothing is changed",
-            line=f"kubectl apply {place} -f {file} --dry-run=server",
-        ),
-        Command(
-            says="Stop the job with a savepoint",
-            line=f"kubectl patch flinkdeployment {this} --type merge -p '{suspend}'",
-        ),
-        Command(
-            says=f"Wait for the savepoint. If what is printed is {' or '.join(no_savepoint)}, "
-            "Flink took none: go back",
-            line=f"SAVEPOINT=$(kubectl wait flinkdeployment {this} {_WAIT} "
-            "--for=jsonpath='{.status.lifecycleState}'=SUSPENDED "
-            f"-o go-template='{_PATH_OF_SAVEPOINT}') && echo \"$SAVEPOINT\"",
-        ),
-        Command(
-            says="Delete the JobManager that is left, because it could run the job again",
-            line=f"kubectl delete deployment {this} --ignore-not-found",
-        ),
-        Command(
-            says="Create the StreamApp, which starts from the savepoint",
-            line=f"kubectl patch -f {file} --local --type merge -p '{start}' -o yaml | "
-            f"kubectl apply {place} -f -",
-        ),
-        Command(
-            says="Wait until its job runs",
-            line=f"kubectl wait streamapp {app} {_WAIT} --for=condition=Ready",
-        ),
+    Each command is one line for a shell, to be copied as it is.
+    """
+    job, named = deployment.job or {}, manifest["metadata"]["name"]
+    place, given = f"--namespace {deployment.namespace}", shlex.quote(file)
+    this, app = f"{deployment.name} {place}", f"{named} {place}"
+    change, change_app = (
+        f"kubectl patch {kind} --type merge -p"
+        for kind in (f"flinkdeployment {this}", f"streamapp {app}")
     )
-
-
-def commands_of_way_back(deployment: FlinkDeployment, app: str) -> tuple[Command, ...]:
-    """Return the commands that move the job back, in their order."""
-    job = deployment.job or {}
-    place = f"--namespace {deployment.namespace}"
-    this, app = f"{deployment.name} {place}", f"{app} {place}"
-    nonce = (job.get("savepointRedeployNonce") or 0) + 1
+    wait, wait_app = (
+        f"kubectl wait {kind} {_WAIT} --for="
+        for kind in (f"flinkdeployment {this}", f"streamapp {app}")
+    )
+    none = "empty or KUBERNETES_OPERATOR_LAST_STATE"
+    if deployment.savepoint:
+        none += f" or an older one ({deployment.savepoint})"
+    start = '{"spec": {"flink": {"job": {"initialSavepoint": "' + _SAVEPOINT + '"}}}}'
     newer = (
         '{"spec": {"job": {"state": "running", "initialSavepointPath": "' + _SAVEPOINT + '", '
-        f'"savepointRedeployNonce": {nonce}}}}}}}'
+        f'"savepointRedeployNonce": {(job.get("savepointRedeployNonce") or 0) + 1}}}}}}}'
     )
+    suspended = f"{wait}jsonpath='{{.status.lifecycleState}}'=SUSPENDED"
+    stopped = f"{wait_app}jsonpath='{{.status.controller.suspended}}'=true"
+    path = "'{.status.controller.restore_path}'"
     mode = json.dumps({"spec": {"job": {"upgradeMode": job.get("upgradeMode")}}})
-    return (
-        Command(
-            says="Stop the StreamApp's job with a savepoint",
-            line=f"kubectl patch streamapp {app} --type merge "
-            """-p '{"spec": {"state": "Suspended"}}'""",
-        ),
-        Command(
-            says="Wait for the savepoint, whose path is printed",
-            line=f"SAVEPOINT=$(kubectl wait streamapp {app} {_WAIT} "
-            "--for=jsonpath='{.status.controller.suspended}'=true "
-            "-o jsonpath='{.status.controller.restore_path}') && echo \"$SAVEPOINT\"",
-        ),
-        Command(
-            says="Delete the StreamApp; only when it is gone, the FlinkDeployment may run",
-            line=f"kubectl delete streamapp {app} {_WAIT}",
-        ),
-        Command(
-            says="Let the FlinkDeployment run again, from that savepoint",
-            line=f"kubectl patch flinkdeployment {this} --type merge -p '{newer}'",
-        ),
-        Command(
-            says="Wait until its job runs",
-            line=f"kubectl wait flinkdeployment {this} {_WAIT} "
-            "--for=jsonpath='{.status.jobStatus.state}'=RUNNING",
-        ),
-        Command(
-            says="Set its upgrade mode as before; not earlier, as `stateless` would drop the state",
-            line=f"kubectl patch flinkdeployment {this} --type merge -p '{mode}'",
-        ),
-    )
-
-
-def describe_move(deployment: FlinkDeployment, manifest: Body, file: str) -> str:
-    """Return the commands of the move and of the way back, with what they do as comments."""
-    this = f"flinkdeployment {deployment.name} --namespace {deployment.namespace}"
-    run = """--type merge -p '{"spec": {"job": {"state": "running"}}}'"""
-    move = commands_of_move(deployment, manifest, file)
-    back = commands_of_way_back(deployment, manifest["metadata"]["name"])
     return f"""\
 # Nothing was changed. To move the job, save the StreamApp as {file}, and run these
 # commands in one shell, each after the one before has succeeded.
-{_numbered(move)}
+# 1. The API server says whether it accepts the StreamApp; nothing is changed
+kubectl apply {place} -f {given} --dry-run=server
+# 2. Stop the job with a savepoint
+{change} '{{"spec": {{"job": {{"state": "suspended", "upgradeMode": "savepoint"}}}}}}'
+# 3. Wait for the savepoint. If what is printed is {none}, Flink took none: go back
+SAVEPOINT=$({suspended} -o go-template='{_PATH_OF_SAVEPOINT}') && echo "$SAVEPOINT"
+# 4. Delete the JobManager that is left, because it could run the job again
+kubectl delete deployment {this} --ignore-not-found
+# 5. Create the StreamApp, which starts from the savepoint
+kubectl patch -f {given} --local --type merge -p '{start}' -o yaml | kubectl apply {place} -f -
+# 6. Wait until its job runs
+{wait_app}condition=Ready
 
 # The way back, for as long as the FlinkDeployment exists. If there is no StreamApp, or one whose
 # job never ran, which you delete, run this instead of the first four commands:
-#   kubectl patch {this} {run}
-{_numbered(back)}"""
-
-
-def _numbered(commands: tuple[Command, ...]) -> str:
-    return "\n".join(
-        f"# {number}. {command.says}\n{command.line}"
-        for number, command in enumerate(commands, start=1)
-    )
+#   {change} '{{"spec": {{"job": {{"state": "running"}}}}}}'
+# 1. Stop the StreamApp's job with a savepoint
+{change_app} '{{"spec": {{"state": "Suspended"}}}}'
+# 2. Wait for the savepoint, whose path is printed
+SAVEPOINT=$({stopped} -o jsonpath={path}) && echo "$SAVEPOINT"
+# 3. Delete the StreamApp; only when it is gone, the FlinkDeployment may run
+kubectl delete streamapp {app} {_WAIT}
+# 4. Let the FlinkDeployment run again, from that savepoint
+{change} '{newer}'
+# 5. Wait until its job runs
+{wait}jsonpath='{{.status.jobStatus.state}}'=RUNNING
+# 6. Set its upgrade mode as before; not earlier, as `stateless` would drop the state
+{change} '{mode}'"""

@@ -9,8 +9,7 @@ from tests.operator.advise.fakes import FakeCluster
 from tests.operator.flink.builders import a_job
 from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.advise.adoption_plan import (
-    commands_of_move,
-    commands_of_way_back,
+    describe_move,
     plan_adoption,
 )
 from weir_operator.advise.flink_deployment import (
@@ -309,9 +308,10 @@ def plan(job, given):
 
 def test_the_way_back_deploys_again_and_sets_the_upgrade_mode_as_it_was():
     job = {"savepointRedeployNonce": 4, "upgradeMode": "last-state"}
-    commands = commands_of_way_back(a_deployment(job=job), "rides")
+    *_, deploy, _, _, _, mode = describe_move(
+        a_deployment(job=job), a_manifest(), "rides.yaml"
+    ).splitlines()
 
-    *_, deploy, _, mode = (each.line for each in commands)
     assert '"savepointRedeployNonce": 5' in deploy
     assert '{"spec": {"job": {"upgradeMode": "last-state"}}}' in mode
 
@@ -328,12 +328,12 @@ def test_a_savepoint_of_an_earlier_stop_is_not_taken_for_that_of_the_move(status
         {"metadata": {"name": "trips"}, "spec": {"job": {}}, "status": {"jobStatus": status}}
     )
 
-    _, _, wait, *_ = commands_of_move(deployment, a_manifest(), "trips.yaml")
+    page = describe_move(deployment, a_manifest(), "trips.yaml")
 
-    assert "or an older one (s3://bucket/1), Flink took none" in wait.says
+    assert "or an older one (s3://bucket/1), Flink took none" in page
 
 
 def test_an_upgrade_mode_that_was_not_set_is_removed():
-    commands = commands_of_way_back(a_deployment(job={}), "rides")
+    page = describe_move(a_deployment(job={}), a_manifest(), "rides.yaml")
 
-    assert '{"spec": {"job": {"upgradeMode": null}}}' in commands[-1].line
+    assert '{"spec": {"job": {"upgradeMode": null}}}' in page.splitlines()[-1]
