@@ -97,6 +97,7 @@ MAY_SEARCH = {
     "rescale/stopping.py": "two words in a text that `limits` let through",
     "runtime/processes/": OWN,
     "streamapp/": MANIFEST,
+    "tuning/protocol.py": LIMITED,
 }
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import re
 import zlib
-from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from pydantic import ValidationError
@@ -29,28 +29,10 @@ WIDTH = 4096
 """Characters of a frame; runtimes cut lines at 16 KiB."""
 
 _FRAME = "weir-answer "
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A line of an answer that is printed."""
-
-    digest: str
-    number: int
-    count: int
-    part: str
-
-    @classmethod
-    def of(cls, line: str) -> _Frame | None:
-        """Return what a line has; `None` where it was cut, or is somebody else's."""
-        words = line.removeprefix(_FRAME).split(" ")
-        if len(words) != 3:
-            return None
-        number, _, count = words[1].partition("/")
-        try:
-            return cls(words[0], int(number), int(count), words[2])
-        except ValueError:
-            return None
+_FRAME_LINE = re.compile(
+    _FRAME + r"(?P<digest>\S+) (?P<number>\d{1,9})/(?P<count>\d{1,9}) (?P<part>\S*)"
+)
+"""A line of an answer that is printed; one that was cut, or is somebody else's, is left out."""
 
 
 class TuningLostError(TemporaryError):
@@ -144,19 +126,17 @@ def read_frames(log: str) -> str:
     Raises:
         TuningLostError: It is not there, or not whole.
     """
-    frames = [
-        frame
-        for line in log.splitlines()
-        if line.startswith(_FRAME) and (frame := _Frame.of(line)) is not None
-    ]
+    frames = [frame for line in log.splitlines() if (frame := _FRAME_LINE.fullmatch(line))]
     if not frames:
         raise TuningLostError("Expected a result in the log of the tuning, found none")
     last = frames[-1]
-    parts = {frame.number: frame.part for frame in frames if frame.digest == last.digest}
+    parts = {
+        int(frame["number"]): frame["part"] for frame in frames if frame["digest"] == last["digest"]
+    }
     packed = "".join(parts[number] for number in sorted(parts))
-    if hashlib.sha256(packed.encode()).hexdigest() != last.digest:
+    if hashlib.sha256(packed.encode()).hexdigest() != last["digest"]:
         raise TuningLostError(
-            f"Expected {last.count} lines of a result in the log of the tuning, "
+            f"Expected {last['count']} lines of a result in the log of the tuning, "
             f"got {len(parts)}, which is incomplete"
         )
     try:
