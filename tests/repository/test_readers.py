@@ -82,7 +82,6 @@ MAY_SEARCH = {
     "flink/configuration.py": MANIFEST,
     "flink/jars.py": "what Java says of itself",
     "flink/job_graph.py": LIMITED,
-    "flink/memory.py": LIMITED,
     "flink/options.py": LIMITED,
     "flink/program_jars.py": OWN,
     "flink/scripts.py": LIMITED,

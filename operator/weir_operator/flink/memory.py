@@ -12,7 +12,6 @@ the memory for both if that is less.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -21,6 +20,7 @@ import numpy as np
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.configuration import TaskManagerMemory
+from weir_operator.flink.options import read_size
 from weir_operator.flink_keys import add_own_names
 
 MIN_TASK_HEAP = 64
@@ -36,9 +36,6 @@ JOB_MANAGER_MEMORY = "spec.flink.jobManager.memory"
 
 _TASK_MANAGER = "taskmanager.memory."
 _JOB_MANAGER = "jobmanager.memory."
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SPELLED = {"bytes": "b", "kb": "k", "kibibytes": "k", "mb": "m", "mebibytes": "m", "gb": "g",
-            "gibibytes": "g", "tb": "t", "tebibytes": "t"}  # fmt: skip
 _MIB = 2**20
 _SECOND_TOTALS = {
     f"{_TASK_MANAGER}flink.size": POOL_MEMORY,
@@ -60,40 +57,13 @@ class TooLittleMemoryError(PermanentError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySplit:
-    """A TaskManager's memory, bytes."""
+    """How a process of Flink divides its memory."""
 
-    heap: int
-    direct: int
-    metaspace: int
+    jvm: tuple[str, ...]
+    """Options of the JVM."""
     settings: Mapping[str, str]
-    """Keys of Flink's configuration that its runner wants to find set."""
-
-    @property
-    def jvm(self) -> tuple[str, ...]:
-        """Options of the JVM."""
-        return (
-            f"-Xmx{self.heap}",
-            f"-Xms{self.heap}",
-            f"-XX:MaxDirectMemorySize={self.direct}",
-            f"-XX:MaxMetaspaceSize={self.metaspace}",
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobManagerSplit:
-    """A JobManager's memory, bytes."""
-
-    heap: int
-    metaspace: int
-
-    @property
-    def jvm(self) -> tuple[str, ...]:
-        """Options of the JVM."""
-        return (
-            f"-Xmx{self.heap}",
-            f"-Xms{self.heap}",
-            f"-XX:MaxMetaspaceSize={self.metaspace}",
-        )
+    """Keys of Flink's configuration that a TaskManager's runner wants to find set; a JobManager's
+    wants none."""
 
 
 def size_task_manager(
@@ -189,10 +159,10 @@ def split_memory(configuration: Mapping[str, str]) -> MemorySplit:
         "jvm-overhead.min": parts.overhead,
         "jvm-overhead.max": parts.overhead,
     }
+    direct = parts.framework_direct + parts.task_direct + parts.network
+    heap = _heap_options(parts.framework_heap + parts.task_heap, parts.metaspace)
     return MemorySplit(
-        heap=parts.framework_heap + parts.task_heap,
-        direct=parts.framework_direct + parts.task_direct + parts.network,
-        metaspace=parts.metaspace,
+        jvm=(*heap, f"-XX:MaxDirectMemorySize={direct}"),
         settings={
             **{f"{_TASK_MANAGER}{name}": f"{size}b" for name, size in named.items()},
             "taskmanager.cpu.cores": "1.0",
@@ -200,7 +170,7 @@ def split_memory(configuration: Mapping[str, str]) -> MemorySplit:
     )
 
 
-def split_job_manager(user: Mapping[str, str], *, process: int) -> JobManagerSplit:
+def split_job_manager(user: Mapping[str, str], *, process: int) -> MemorySplit:
     """Return the split of a JobManager's memory, by the user's keys and MiB of its container.
 
     Raises:
@@ -224,7 +194,11 @@ def split_job_manager(user: Mapping[str, str], *, process: int) -> JobManagerSpl
             f"heap), got {process}Mi; raise it",
             enough=enough,
         )
-    return JobManagerSplit(heap=heap_of(process), metaspace=metaspace)
+    return MemorySplit(jvm=_heap_options(heap_of(process), metaspace), settings={})
+
+
+def _heap_options(heap: int, metaspace: int) -> tuple[str, ...]:
+    return f"-Xmx{heap}", f"-Xms{heap}", f"-XX:MaxMetaspaceSize={metaspace}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,11 +309,10 @@ class _Sizes:
             if default is None:
                 raise PermanentError(f"Expected {key} to be set, got nothing")
             return default
-        found = re.fullmatch(r"(\d{1,99})\s*([a-z]*)", text.strip().lower())
-        unit = _SPELLED.get(found[2], found[2]) if found else None
-        if found is None or unit not in _UNITS:
+        size = read_size(text)
+        if size is None:
             raise PermanentError(f"{key}: expected a size such as 64m, got {text!r}")
-        return int(found[1]) * _UNITS[unit]
+        return size
 
     def share(self, name: str, *, of: int, fraction: float, low: int, high: int | None) -> int:
         """Return a fraction of a whole within bounds; the defaults of these are in MiB."""

@@ -125,8 +125,15 @@ def read_duration(text: str) -> float | None:
 
 def is_size(text: str) -> bool:
     """Return whether Flink reads `text` as a size."""
+    return read_size(text) is not None
+
+
+def read_size(text: str) -> int | None:
+    """Return the bytes that Flink reads; `None` where it reads no size."""
     quantity = _read_quantity(text, _UNITS_OF_SIZE)
-    return quantity is not None and quantity[0] * quantity[1] <= _MAXIMUM
+    if quantity is None or quantity[0] * quantity[1] > _MAXIMUM:
+        return None
+    return quantity[0] * quantity[1]
 
 
 def _read_quantity(text: str, units: Mapping[str, _Unit]) -> tuple[int, _Unit] | None:
