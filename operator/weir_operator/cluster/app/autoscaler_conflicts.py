@@ -36,16 +36,6 @@ _SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OtherAutoscaler:
-    """Another program that scales the job."""
-
-    sentence: str
-    """What it does and how to end it."""
-    refuses: bool
-    """Whether Weir must not scale for as long as it is there."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Scalers:
     """The objects of a namespace that scale something."""
 
@@ -83,8 +73,8 @@ def find_other_autoscalers(
     others: Collection[str] = (),
     configuration: Mapping[str, str] | None = None,
     at_work: str = "",
-) -> tuple[OtherAutoscaler, ...]:
-    """Return everything else that scales the job of a StreamApp.
+) -> tuple[str, ...]:
+    """Return a sentence on everything else that scales the job of a StreamApp, and how to end it.
 
     Args:
         app: The StreamApp.
@@ -94,15 +84,16 @@ def find_other_autoscalers(
         configuration: Flink's, of the resource that `flink.ref` names; `None` is the app's own.
         at_work: A sentence where Flink's autoscaler works, whatever the configuration says.
     """
-    refuses = app.spec.mode is Mode.AUTO
-    return tuple(
-        OtherAutoscaler(sentence=sentence, refuses=refuses)
-        for sentence in (
-            *_of_flink(app, configuration, at_work),
-            *_of_kubernetes(workloads, scalers),
-            *_of_weir(app, others),
-        )
+    return (
+        *_of_flink(app, configuration, at_work),
+        *_of_kubernetes(workloads, scalers),
+        *_of_weir(app, others),
     )
+
+
+def refuse_scaling(mode: Mode, found: Collection[str]) -> str:
+    """Return why Weir must not scale for as long as others do; empty where it may, or advises."""
+    return "; ".join(sorted(found)) if mode is Mode.AUTO else ""
 
 
 def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
@@ -225,8 +216,8 @@ class AutoscalerConflicts:
         """Forget a StreamApp that is gone."""
         self._references.pop(key, None)
 
-    async def find(self, app: StreamApp) -> tuple[OtherAutoscaler, ...]:
-        """Return what else scales the job of `app`.
+    async def find(self, app: StreamApp) -> tuple[str, ...]:
+        """Return what else scales the job of `app`, a sentence each.
 
         Raises:
             TemporaryError: The API server did not answer.
@@ -265,9 +256,7 @@ class AutoscalerConflicts:
             and reference == mine
         }
 
-    async def watch(
-        self, app: StreamApp, see: Callable[[tuple[OtherAutoscaler, ...]], None]
-    ) -> None:
+    async def watch(self, app: StreamApp, see: Callable[[tuple[str, ...]], None]) -> None:
         """Check for ever, and pass each result to `see`."""
         while True:
             try:

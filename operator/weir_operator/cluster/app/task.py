@@ -28,7 +28,7 @@ from weir_operator.advise.app import ExternalApp, ExternalDependencies
 from weir_operator.api.background import run_unless, running_beside
 from weir_operator.api.leader import LeaseLostError
 from weir_operator.api.objects import Resource
-from weir_operator.cluster.app.autoscaler_conflicts import OtherAutoscaler
+from weir_operator.cluster.app.autoscaler_conflicts import refuse_scaling
 from weir_operator.cluster.app.context import ControllerContext
 from weir_operator.cluster.app.last_valid_spec import keep_spec, load_spec
 from weir_operator.cluster.app.opening import AppStores, open_loops, open_stores, phase_of
@@ -410,13 +410,12 @@ class AppTask:
         """Check in the background whether something else scales the job; then Weir does not."""
         told: set[str] = set()
 
-        def report_autoscalers(found: tuple[OtherAutoscaler, ...]) -> None:
-            sentences = {each.sentence for each in found}
-            for sentence in sorted(sentences - told):
+        def report_autoscalers(found: tuple[str, ...]) -> None:
+            for sentence in sorted({*found} - told):
                 reporter.report("OtherAutoscaler", sentence)
             told.clear()
-            told.update(sentences)
-            self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
+            told.update(found)
+            self._refused = refuse_scaling(app.spec.mode, told)
             self._ask()
 
         context = self._context

@@ -10,7 +10,9 @@ from weir_operator.cluster.app.autoscaler_conflicts import (
     find_other_autoscalers,
     foreign_workloads,
     read_scalers,
+    refuse_scaling,
 )
+from weir_operator.streamapp.models import Mode
 
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
@@ -36,13 +38,17 @@ def test_a_job_that_weir_alone_scales_has_no_other_autoscaler():
     assert find(scalers=others) == ()  # of that name, but of another kind
 
 
-def test_an_hpa_on_a_workload_of_the_app_is_named_and_refused():
+def test_an_hpa_on_a_workload_of_the_app_is_named():
     scalers = Scalers(horizontal=(a_scaler("busy", "ReplicaSet", "trips-match-small"),))
 
     (found,) = find(scalers=scalers)
 
-    assert found.refuses
-    assert found.sentence.startswith("HorizontalPodAutoscaler busy scales ReplicaSet trips-match-")
+    assert found.startswith("HorizontalPodAutoscaler busy scales ReplicaSet trips-match-")
+
+
+@pytest.mark.parametrize(("mode", "refusal"), [(Mode.AUTO, "a; b"), (Mode.ADVISE, "")])
+def test_scaling_is_refused_and_advice_is_not(mode, refusal):
+    assert refuse_scaling(mode, {"b", "a"}) == refusal
 
 
 def test_keda_is_named_once_though_it_makes_an_hpa_of_its_own():
@@ -55,7 +61,7 @@ def test_keda_is_named_once_though_it_makes_an_hpa_of_its_own():
 
     (found,) = find(scalers=scalers)
 
-    assert found.sentence.startswith("ScaledObject lag ")
+    assert found.startswith("ScaledObject lag ")
 
 
 @pytest.mark.parametrize(
@@ -66,15 +72,13 @@ def test_flinks_own_autoscaler_is_told_of_and_advice_goes_on(key):
 
     (found,) = find(app, workloads=foreign_workloads(app), configuration={key: "true"})
 
-    assert not found.refuses
-    assert f"{key}: true" in found.sentence
+    assert f"{key}: true" in found
 
 
 def test_reactive_mode_is_an_autoscaler_too():
     (found,) = find(configuration={"scheduler-mode": "REACTIVE"})
 
-    assert found.refuses
-    assert "scheduler-mode: reactive" in found.sentence
+    assert "scheduler-mode: reactive" in found
 
 
 def test_an_autoscaler_that_is_switched_off_is_none():
@@ -96,7 +100,7 @@ def test_whatever_scales_a_flink_deployment_is_found(ref, kind, target):
 
     (found,) = find(app, workloads=foreign_workloads(app), scalers=scalers)
 
-    assert found.sentence.startswith("HorizontalPodAutoscaler hpa ")
+    assert found.startswith("HorizontalPodAutoscaler hpa ")
 
 
 def test_a_second_stream_app_for_the_same_job_is_named():
@@ -104,7 +108,7 @@ def test_a_second_stream_app_for_the_same_job_is_named():
 
     (found,) = find(app, workloads=foreign_workloads(app), others={"trips-again"})
 
-    assert found.sentence.startswith("StreamApp trips-again ")
+    assert found.startswith("StreamApp trips-again ")
 
 
 async def test_a_cluster_without_keda_has_no_scaled_objects():
