@@ -9,12 +9,11 @@ thousand writes a minute.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,34 +59,6 @@ _OWN = ("rescale", "controller")
 """Fields that are written before each step, by the status store."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Written:
-    """A status that was written, as far as the next one depends on it.
-
-    Every StreamApp keeps one. Operators are most of a status, and only compared.
-    """
-
-    status: StreamAppStatus
-    """Without operators."""
-    digest: bytes
-    """Of all of it."""
-    essence: bytes
-    """Digest of what a person would act on."""
-
-    @classmethod
-    def of(cls, status: StreamAppStatus) -> _Written:
-        return cls(
-            status=status.model_copy(update={"operators": ()}),
-            digest=_digest(status.model_dump(mode="json")),
-            essence=_digest(_essence(status)),
-        )
-
-
-def _digest(values: Mapping[str, Any]) -> bytes:
-    text = json.dumps(values, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
 class StatusWriter:
     """Writes one StreamApp's status when something has changed."""
 
@@ -105,7 +76,7 @@ class StatusWriter:
         self._facts = facts
         self._dirty = asyncio.Event()
         self._dirty.set()
-        self._before = _Written.of(_read(client.status))
+        self._before = _read(client.status)
         self._figures: dict[str, float] = {}
         self._written = -math.inf
 
@@ -150,18 +121,17 @@ class StatusWriter:
         """
         now = self._clock.monotonic()
         figures = figures_of(self._facts)
-        wanted = render_status(self._facts, self._before.status, self._clock.now())
-        is_now = _Written.of(wanted)
-        if not self._is_news(is_now, figures, now):
+        wanted = render_status(self._facts, self._before, self._clock.now())
+        if not self._is_news(wanted, figures, now):
             return
         await self._client.write(_dump(wanted))
-        self._before, self._figures, self._written = is_now, figures, now
+        self._before, self._figures, self._written = wanted, figures, now
         self._on_written(wanted)
 
-    def _is_news(self, wanted: _Written, figures: Mapping[str, float], now: float) -> bool:
-        if wanted.digest == self._before.digest:
+    def _is_news(self, wanted: StreamAppStatus, figures: Mapping[str, float], now: float) -> bool:
+        if wanted == self._before:
             return False
-        if now - self._written >= REFRESH or wanted.essence != self._before.essence:
+        if now - self._written >= REFRESH or _essence(wanted) != _essence(self._before):
             return True
         return figures.keys() != self._figures.keys() or any(
             _has_moved(self._figures[name], value) for name, value in figures.items()
