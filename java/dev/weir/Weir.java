@@ -224,10 +224,10 @@ public final class Weir {
 
     /**
      * Counts, beside everything that {@code timed} counts, how old records are when a sink has
-     * dealt with them: {@code weir_latency_n}, {@code weir_latency_us_sum}, {@code
-     * weir_latency_us2_sum}, and {@code weir_latency_bucket} with the label {@code le}, cumulative,
-     * in ms. Age begins at the record's timestamp, so that waiting at the source counts where it is
-     * the time at which the record was due.
+     * dealt with them: {@code weir_latency_n}, {@code weir_latency_us_sum}, and {@code
+     * weir_latency_bucket} with the label {@code le}, cumulative, in ms. Age begins at the record's
+     * timestamp, so that waiting at the source counts where it is the time at which the record was
+     * due.
      */
     public static <I, O> ProcessFunction<I, O> latency(ProcessFunction<I, O> function) {
         return new MeteredProcess<>(function, new Meter(true));
@@ -301,9 +301,8 @@ public final class Weir {
         private transient Counter latencySum;
         private transient Counter[] buckets;
         private transient long timerNanos; // since the last record
-        // Doubles: squares of microseconds would overflow a long within minutes of overload.
+        // A double: squares of microseconds would overflow a long within minutes of overload.
         private transient double serviceSquares;
-        private transient double latencySquares;
 
         Meter(boolean atSink) {
             this.atSink = atSink;
@@ -320,7 +319,6 @@ public final class Weir {
             }
             latencyCount = group.counter("weir_latency_n");
             latencySum = group.counter("weir_latency_us_sum");
-            group.gauge("weir_latency_us2_sum", (Gauge<Double>) () -> latencySquares);
             buckets = new Counter[BUCKETS_MS.length];
             for (int i = 0; i < buckets.length; i++) {
                 String bound = String.valueOf(BUCKETS_MS[i]);
@@ -353,7 +351,6 @@ public final class Weir {
         private void arrived(long latency) {
             latencyCount.inc();
             latencySum.inc(latency);
-            latencySquares += (double) latency * latency;
             for (int i = buckets.length - 1; i >= 0 && latency <= BUCKETS_MS[i] * 1000L; i--) {
                 buckets[i].inc();
             }
