@@ -49,7 +49,7 @@ class LocalRuntime:
     ) -> None:
         self._settings = settings
         self._job_jar = str(settings.job_jar)
-        self._uploaded: dict[tuple[str, int], str] = {}  # Flink's id by path and date
+        self._uploaded: dict[str, tuple[int, str]] = {}  # date and Flink's id by path
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
@@ -189,11 +189,14 @@ class LocalRuntime:
 
     async def _upload(self, jar: str) -> str:
         file = Path(jar)  # which may have been built again since
-        edition = jar, file.stat().st_mtime_ns if file.is_file() else 0
+        edition = file.stat().st_mtime_ns if file.is_file() else 0
         async with FlinkRest(self.rest_url) as rest:
-            known = self._uploaded.get(edition)
-            if known is None or known not in await rest.jars():
-                known = self._uploaded[edition] = await rest.upload_jar(jar)
+            date, known = self._uploaded.get(jar, (0, ""))
+            if date != edition or known not in await rest.jars():
+                # No job is made of a former copy any more.
+                await rest.delete_jar(known)
+                known = await rest.upload_jar(jar)
+                self._uploaded[jar] = edition, known
         return known
 
     async def snapshots(self, job_id: str) -> tuple[str, ...]:
