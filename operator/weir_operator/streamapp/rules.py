@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from typing import Protocol
 
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
-    ApplicationManager,
     Fallback,
-    OperatorManager,
     Window,
 )
 from weir_operator.streamapp.objective import Objective
@@ -70,49 +69,15 @@ def _pool_limit_rule(field: str) -> Rule:
     )
 
 
-_HAS_POOL = Rule(
-    rule="has(self.flink.ref) || (has(self.nodePools) && self.nodePools.size() > 0)",
-    field=".nodePools",
-    expected="at least one node pool",
-    remedy="add one, such as nodePools: [{name: small}]",
-)
-_FEW_PAIRS = Rule(
-    rule="!has(self.operators) || !has(self.nodePools) || self.operators.size()"
-    f" * self.nodePools.map(p, p.sizes.size()).sum() <= {MAX_PAIRS}",
-    field=".operators",
-    expected=f"at most {MAX_PAIRS} pairs of an operator and a size of a pool",
-    remedy="remove sizes or pools, or let operators share their TaskManagers",
-)
-_SCALES_DEPLOYMENT = Rule(
-    rule="!has(self.flink.ref) || self.mode != 'Auto' || self.flink.ref.kind == 'FlinkDeployment'",
-    field=".mode",
-    expected="Advise or Off, because spec.flink.ref names no FlinkDeployment",
-    remedy="write mode: Advise, because Weir scales only FlinkDeployments of the Flink Kubernetes"
-    " Operator, and a FlinkBlueGreenDeployment would start a second cluster for each change",
-)
-_SCALES_ONE_POOL = Rule(
-    rule="!has(self.flink.ref) || self.mode != 'Auto' || !has(self.nodePools)"
-    " || self.nodePools.size() < 2",
-    field=".nodePools",
-    expected="at most one node pool, because Weir scales the job where it runs",
-    remedy="keep one for its price, because a FlinkDeployment has one kind of TaskManager, or write"
-    " mode: Advise",
-)
-_RUNS = Rule(
-    rule="!has(self.flink.ref) || self.state == 'Running'",
-    field=".state",
-    expected="Running, because spec.flink.ref is set",
-    remedy="remove it, because Weir does not stop a job that it does not run",
-)
-_KEEPS = Rule(
-    rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
-    field=".deletionPolicy",
-    expected="Keep, because spec.flink.ref is set",
-    remedy="remove it, because Weir does not delete the state of a job that it does not run",
-)
-
 CEL_RULES = (
-    _HAS_POOL,
+    Rule(
+        rule="has(self.flink.ref) || (has(self.nodePools) && self.nodePools.size() > 0)",
+        holds=lambda flink, node_pools: flink.ref is not None or bool(node_pools),
+        shows=lambda flink, node_pools: None,
+        field=".nodePools",
+        expected="at least one node pool",
+        remedy="add one, such as nodePools: [{name: small}]",
+    ),
     Rule(
         rule="!has(self.nodePools) || self.nodePools.size() < 2"
         " || self.nodePools.all(p, has(p.price))",
@@ -127,7 +92,17 @@ CEL_RULES = (
         expected="pools to name node pools of spec.nodePools",
         remedy="choose one of them, or add the pool",
     ),
-    _FEW_PAIRS,
+    Rule(
+        rule="!has(self.operators) || !has(self.nodePools) || self.operators.size()"
+        f" * self.nodePools.map(p, p.sizes.size()).sum() <= {MAX_PAIRS}",
+        holds=lambda node_pools, operators: len(operators) * _count(node_pools) <= MAX_PAIRS,
+        shows=lambda node_pools, operators: (
+            f"{len(operators)} operators and {_count(node_pools)} sizes"
+        ),
+        field=".operators",
+        expected=f"at most {MAX_PAIRS} pairs of an operator and a size of a pool",
+        remedy="remove sizes or pools, or let operators share their TaskManagers",
+    ),
     _node_type_rule("fixed"),
     _node_type_rule("initial"),
     _pool_limit_rule("fixed"),
@@ -163,13 +138,54 @@ CEL_RULES = (
         f" !self.fallback.named[n].all(k, {_NODE_TYPE_EXISTS}))[0]",
         remedy="choose one of them, or add the size",
     ),
-    _SCALES_DEPLOYMENT,
-    _SCALES_ONE_POOL,
-    _RUNS,
-    _KEEPS,
+    Rule(
+        rule="!has(self.flink.ref) || self.mode != 'Auto'"
+        " || self.flink.ref.kind == 'FlinkDeployment'",
+        holds=lambda flink, mode: (
+            flink.ref is None or mode != "Auto" or flink.ref.kind == "FlinkDeployment"
+        ),
+        shows=lambda flink, mode: mode,
+        field=".mode",
+        expected="Advise or Off, because spec.flink.ref names no FlinkDeployment",
+        remedy="write mode: Advise, because Weir scales only FlinkDeployments of the Flink"
+        " Kubernetes Operator, and a FlinkBlueGreenDeployment would start a second cluster for each"
+        " change",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.mode != 'Auto' || !has(self.nodePools)"
+        " || self.nodePools.size() < 2",
+        holds=lambda flink, mode, node_pools: (
+            flink.ref is None or mode != "Auto" or len(node_pools) < 2
+        ),
+        shows=lambda flink, mode, node_pools: [pool.name for pool in node_pools],
+        field=".nodePools",
+        expected="at most one node pool, because Weir scales the job where it runs",
+        remedy="keep one for its price, because a FlinkDeployment has one kind of TaskManager, or"
+        " write mode: Advise",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.state == 'Running'",
+        holds=lambda flink, state: flink.ref is None or state == "Running",
+        shows=lambda flink, state: state,
+        field=".state",
+        expected="Running, because spec.flink.ref is set",
+        remedy="remove it, because Weir does not stop a job that it does not run",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
+        holds=lambda flink, deletion_policy: flink.ref is None or deletion_policy == "Keep",
+        shows=lambda flink, deletion_policy: deletion_policy,
+        field=".deletionPolicy",
+        expected="Keep, because spec.flink.ref is set",
+        remedy="remove it, because Weir does not delete the state of a job that it does not run",
+    ),
     Rule(
         rule="duration(self.applicationManager.interval)"
         " >= duration(self.operatorManager.interval)",
+        holds=lambda operator_manager, application_manager: (
+            application_manager.interval >= operator_manager.interval
+        ),
+        shows=lambda operator_manager, application_manager: application_manager.interval.text,
         field=".applicationManager.interval",
         expected="at least spec.operatorManager.interval",
         remedy="lengthen it, or shorten spec.operatorManager.interval",
@@ -182,8 +198,23 @@ the estimator of costs would know.
 """
 
 
-def _broken(rule: Rule, path: tuple[str | int, ...], got: object) -> Mistake:
-    return Mistake(path, got, rule.expected, rule.remedy)
+def _count(node_pools: Sequence[NodePool]) -> int:
+    return sum(len(pool.sizes) for pool in node_pools)
+
+
+def _judge(rule: Rule) -> Callable[..., Iterator[Mistake]]:
+    """Return a check by the rule's own condition, whose parameters name the sections it reads."""
+    holds, shows = rule.holds, rule.shows
+    if holds is None or shows is None:
+        raise TypeError(f"Expected a rule with a condition in Python, got {rule.field}")
+
+    @wraps(holds)
+    def check(**sections: object) -> Iterator[Mistake]:
+        if not holds(**sections):
+            path = tuple(rule.field.split(".")[1:])
+            yield Mistake(path, shows(**sections), rule.expected, rule.remedy)
+
+    return check
 
 
 class _Named(Protocol):
@@ -216,16 +247,6 @@ def each_vertex_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
 def each_window_once(windows: Sequence[Window]) -> Iterator[Mistake]:
     """Refuse a second window of one name."""
     yield from _repeated("windows", windows)
-
-
-def pairs_are_few(
-    node_pools: Sequence[NodePool], operators: Sequence[Operator]
-) -> Iterator[Mistake]:
-    """Refuse more pairs of operators and node types than one controller of many should hold."""
-    node_types = sum(len(pool.sizes) for pool in node_pools)
-    if len(operators) * node_types > MAX_PAIRS:
-        got = f"{len(operators)} operators and {node_types} sizes"
-        yield _broken(_FEW_PAIRS, ("operators",), got)
 
 
 def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
@@ -426,53 +447,10 @@ def replicas_within_max_parallelism(
             )
 
 
-def own_job_has_pools(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
-    """Refuse a job of Weir's own without a place to run."""
-    if flink.ref is None and not node_pools:
-        yield _broken(_HAS_POOL, ("nodePools",), None)
-
-
-def external_job_is_scaled_where_it_runs(
-    flink: Flink, mode: str, node_pools: Sequence[NodePool]
-) -> Iterator[Mistake]:
-    """Refuse to scale what no FlinkDeployment runs, or over node pools."""
-    if flink.ref is None or mode != "Auto":
-        return
-    if flink.ref.kind != "FlinkDeployment":
-        yield _broken(_SCALES_DEPLOYMENT, ("mode",), mode)
-    elif len(node_pools) > 1:
-        names = [pool.name for pool in node_pools]
-        yield _broken(_SCALES_ONE_POOL, ("nodePools",), names)
-
-
-def external_job_is_not_ended(flink: Flink, state: str, deletion_policy: str) -> Iterator[Mistake]:
-    """Refuse to stop, or to clean up after, a job that somebody else runs."""
-    if flink.ref is None:
-        return
-    if state != "Running":
-        yield _broken(_RUNS, ("state",), state)
-    if deletion_policy != "Keep":
-        yield _broken(_KEEPS, ("deletionPolicy",), deletion_policy)
-
-
-def tuning_is_slower_than_deciding(
-    operator_manager: OperatorManager, application_manager: ApplicationManager
-) -> Iterator[Mistake]:
-    """Refuse a slow loop that is faster than the loops it tunes."""
-    if application_manager.interval < operator_manager.interval:
-        yield Mistake(
-            ("applicationManager", "interval"),
-            application_manager.interval.text,
-            f"at least spec.operatorManager.interval = {operator_manager.interval}",
-            "lengthen it, or shorten spec.operatorManager.interval",
-        )
-
-
 RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     each_name_once,
     each_vertex_once,
     each_window_once,
-    pairs_are_few,
     several_pools_have_prices,
     operators_use_known_pools,
     operators_fit_their_pools,
@@ -483,10 +461,7 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     floors_can_be_kept,
     cost_can_be_kept,
     replicas_within_max_parallelism,
-    own_job_has_pools,
-    external_job_is_scaled_where_it_runs,
-    external_job_is_not_ended,
-    tuning_is_slower_than_deciding,
+    *(_judge(rule) for rule in CEL_RULES if rule.holds is not None),
 )
 
 

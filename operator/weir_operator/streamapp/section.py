@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
@@ -43,11 +43,11 @@ class Rule:
     got: str = ""
     """CEL for a text, the first wrong value, evaluated where the rule does not hold; empty where
     the sentence is the same for every value. (Joining several is beyond the cost limit.)"""
-    holds: Callable[[Any], bool] | None = None
-    """The same in Python, of the section; `None` where Python has a check of its own, which can say
-    which item of a list is wrong."""
-    shows: Callable[[Any], object] | None = None
-    """Returns what Python says is wrong; `None` is the value of `field`."""
+    holds: Callable[..., bool] | None = None
+    """The same in Python, of the section, or of the sections of the spec that its parameters name;
+    `None` where Python has a check of its own, which can say which item of a list is wrong."""
+    shows: Callable[..., object] | None = None
+    """Returns what Python says is wrong, of the same; `None` is the value of `field`."""
 
     def written(self) -> dict[str, JsonValue]:
         """Return the rule in the words of a CustomResourceDefinition."""
