@@ -106,7 +106,7 @@ def _observed() -> tuple[Panel, ...]:
         lines(
             "Replicas by node type",
             "TaskManagers by node pool and size.",
-            Query(_replicas(), "{{node_type}}"),
+            Query(f"max by (node_type) (weir_replicas{{{OPERATOR}}})", "{{node_type}}"),
             stacked=True,
         ),
     )
@@ -145,7 +145,3 @@ def _decided() -> tuple[Panel, ...]:
 def _one(metric: str) -> str:
     """Return the operator's one value, whichever controller showed it."""
     return f"max({metric}{{{OPERATOR}}})"
-
-
-def _replicas() -> str:
-    return f"max by (node_type) (weir_replicas{{{OPERATOR}}})"

@@ -16,7 +16,6 @@ from weir_cli.options import read_duration, read_words
 
 if TYPE_CHECKING:
     from weir_operator.loop.run_record import Record, RecordedRun
-    from weir_operator.streamapp.models import StreamApp
 
 
 _INTERRUPTED = 130
@@ -99,7 +98,8 @@ def local(
 
     manifest, arguments = file, read_words(job_args, "--job-args")
     made = _make_manifest(file, objective, entry_class, arguments)
-    name = _name_of(load_app(file) if made is None else parse_manifest(made))
+    metadata = (load_app(file) if made is None else parse_manifest(made)).metadata
+    name = f"{metadata.namespace}.{metadata.name}"
     # Before anything is started or written: the job of another Weir stays as it is.
     refuse_second_weir(state, name)
     if made is not None:
@@ -143,10 +143,6 @@ def local(
         )
         raise typer.Exit(_INTERRUPTED)
     _report(seen, manifest, summary=summary, path=report or folder / "report.html", as_json=as_json)
-
-
-def _name_of(app: StreamApp) -> str:
-    return f"{app.metadata.namespace}.{app.metadata.name}"
 
 
 def _make_manifest(

@@ -142,7 +142,7 @@ def default_manifest(
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": _name_of(file)},
+        "metadata": {"name": plain_name(file.stem, longest=_LONGEST_NAME, otherwise="job")},
         "spec": {
             "mode": "Advise",
             "flink": {"job": job},
@@ -196,7 +196,3 @@ def _most_replicas() -> int:
 
 def _is_file(argument: str) -> bool:
     return not argument.startswith("-") and Path(argument).is_file()
-
-
-def _name_of(file: Path) -> str:
-    return plain_name(file.stem, longest=_LONGEST_NAME, otherwise="job")

@@ -157,7 +157,9 @@ class PrometheusServer:
         """
         milliseconds = math.ceil((high - low) * 1000) + 1
         asked = {"query": f"{selector}[{milliseconds}ms]", "time": repr(high), **_AS_SCRAPED}
-        return await self._ask("query", asked, _read_series)
+        return await self._ask(
+            "query", asked, lambda data: [_read(each) for each in data["result"]]
+        )
 
     async def label_values(
         self, label: str, selector: str, low: float, high: float
@@ -168,7 +170,9 @@ class PrometheusServer:
             TemporaryError: As with `series`.
         """
         asked = {"match[]": selector, "start": repr(low), "end": repr(high), **_AS_SCRAPED}
-        return await self._ask(f"label/{quote(label)}/values", asked, _read_words)
+        return await self._ask(
+            f"label/{quote(label)}/values", asked, lambda data: [str(each) for each in data]
+        )
 
     async def close(self) -> None:
         """Release the connections."""
@@ -358,14 +362,6 @@ def read_matrix(content: bytes) -> Json:
     if results:
         answer["data"]["result"] = [*results, *answer["data"]["result"]]
     return answer
-
-
-def _read_series(data: Json) -> Sequence[Series]:
-    return [_read(result) for result in data["result"]]
-
-
-def _read_words(data: Json) -> Sequence[str]:
-    return [str(each) for each in data]
 
 
 def _read(result: Mapping[str, Any]) -> Series:

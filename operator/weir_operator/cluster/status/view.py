@@ -256,7 +256,9 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
         name=name,
         replicas=sum(deployment.values()),
         deployment=dict(deployment),
-        target=_target(record) if record else None,
+        target=record.decision.target.named(record.observation.model.node_types)
+        if record
+        else None,
         rate=format_per_second(measured.arrival_rate) if measured else None,
         response_time=format_seconds(measured.response_time) if measured else None,
         budget=format_seconds(budget),
@@ -268,11 +270,9 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
 def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
     tick = facts.tick
     stays = record.decision.target == record.observation.deployment
-    reason = (
-        f"{record.decision.reason}; {record.verdict}"
-        if record.verdict
-        else (record.decision.reason)
-    )
+    reason = record.decision.reason
+    if record.verdict:
+        reason += f"; {record.verdict}"
     time = record.time
     if tick is not None and tick.held and tick.snapshot.now > record.time:
         outcome, reason, time = Outcome.HELD, tick.held, tick.snapshot.now
@@ -285,10 +285,6 @@ def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
     return DecisionStatus(
         id=record.id, time=stamp(time), outcome=outcome, message=shorten(reason, LONGEST_REASON)
     )
-
-
-def _target(record: DecisionRecord) -> dict[str, int]:
-    return record.decision.target.named(record.observation.model.node_types)
 
 
 def format_per_second(rate: float) -> str | None:

@@ -166,12 +166,9 @@ class LocalTaskManagers:
     async def end_all(self) -> None:
         """End all that are alive, and wait until they are gone."""
         try:
-            await self._end(self._alive())
+            await self._wait_for_end(self._mark_removed(self._alive()))
         finally:
             await self.until_ended()
-
-    async def _end(self, folders: Iterable[TaskManagerFolder]) -> None:
-        await self._wait_for_end(self._mark_removed(folders))
 
     def _mark_removed(self, folders: Iterable[TaskManagerFolder]) -> dict[Path, ProcessIdentity]:
         ending: dict[Path, ProcessIdentity] = {}
