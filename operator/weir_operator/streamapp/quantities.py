@@ -17,6 +17,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from weir_operator.streamapp.section import Rule, validations
+from weir_simulator.validation import refusal
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
@@ -30,6 +31,16 @@ SHORTEST, LONGEST = 0.001, 8760 * 3600.0
 MOST_CORES = 1024
 MOST_MEMORY = 16 * 2**40
 """Bytes."""
+
+
+def _schema(pattern: str, longest: int, rule: Rule) -> JsonSchemaValue:
+    """Return what the CRD says of a text: the pattern for tools, the rule for a sentence."""
+    return {
+        "type": "string",
+        "maxLength": longest,
+        "pattern": f"^{pattern}$",
+        **validations(rule),
+    }
 
 
 class Quantity:
@@ -76,11 +87,7 @@ class Quantity:
     @classmethod
     def refusal(cls, remedy: str) -> PydanticCustomError:
         """Return the error for a value that is not such a quantity."""
-        return PydanticCustomError(
-            "quantity",
-            "expected {expected}; {remedy}",
-            {"expected": cls.expected, "remedy": remedy},
-        )
+        return refusal(cls.expected, remedy)
 
     def _check(self) -> None:
         if len(self.text) > self.longest or not re.fullmatch(self.pattern, self.text):
@@ -99,19 +106,14 @@ class Quantity:
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe the text for the CRD: the pattern for tools, the rule for a sentence."""
+        """Describe the text for the CRD."""
         right = f"self.matches(r'^{cls.pattern}$')"
         rule = Rule(
             rule=f"{right} && {cls.within}" if cls.within else right,
             expected=cls.expected,
             remedy=cls.remedy,
         )
-        return {
-            "type": "string",
-            "maxLength": cls.longest,
-            "pattern": f"^{cls.pattern}$",
-            **validations(rule),
-        }
+        return _schema(cls.pattern, cls.longest, rule)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -237,27 +239,20 @@ class _Number:
         within = f"from 0 to {most}" if self.with_zero else f"above 0 and at most {most}"
         return f'a decimal number {within} in quotes, such as "{self.example}"'
 
-    def _refusal(self, remedy: str) -> PydanticCustomError:
-        return PydanticCustomError(
-            "quantity",
-            "expected {expected}; {remedy}",
-            {"expected": self._expected, "remedy": remedy},
-        )
-
     def _read(self, value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             text = write_number(value)
             self._read(text)  # raises where it is wrong in quotes, too
-            raise self._refusal(f'write "{text}" in quotes')
+            raise refusal(self._expected, f'write "{text}" in quotes')
         if not isinstance(value, str):
-            raise self._refusal("write it as text")
+            raise refusal(self._expected, "write it as text")
         if len(value) > _LONGEST_NUMBER or not re.fullmatch(_NUMBER, value):
-            raise self._refusal("correct the number")
+            raise refusal(self._expected, "correct the number")
         number = float(value)
         if number == 0 and not self.with_zero:
-            raise self._refusal("choose a larger number")
+            raise refusal(self._expected, "choose a larger number")
         if number > float(self.most):
-            raise self._refusal("choose a smaller number")
+            raise refusal(self._expected, "choose a smaller number")
         return number
 
     def __get_pydantic_core_schema__(
@@ -274,19 +269,14 @@ class _Number:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe the text for the CRD: the pattern for tools, the rule for a sentence."""
+        """Describe the text for the CRD."""
         rules = [
             f"self.matches(r'^{_NUMBER}$')",
             f"!quantity(self).isGreaterThan(quantity('{self.most}'))",
             *(() if self.with_zero else ("quantity(self).isGreaterThan(quantity('0'))",)),
         ]
         rule = Rule(rule=" && ".join(rules), expected=self._expected, remedy="correct the number")
-        return {
-            "type": "string",
-            "maxLength": _LONGEST_NUMBER,
-            "pattern": f"^{_NUMBER}$",
-            **validations(rule),
-        }
+        return _schema(_NUMBER, _LONGEST_NUMBER, rule)
 
 
 _NUMBER = r"[0-9]{1,7}(\.[0-9]{1,6})?"

@@ -18,10 +18,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
-from pydantic_core import PydanticCustomError
 
 from weir_simulator.naming import plain_name
-from weir_simulator.validation import Mistake, Section, refuse
+from weir_simulator.validation import Mistake, Section, refusal, refuse
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
@@ -117,14 +116,7 @@ def map_list_by(key: str) -> dict[str, JsonValue]:
 def _check_name(name: str) -> str:
     if len(name) > LONGEST_NAME or not re.fullmatch(DNS_LABEL, name):
         right = plain_name(name, longest=LONGEST_NAME, otherwise="small")
-        raise PydanticCustomError(
-            "name",
-            "expected {expected}; {remedy}",
-            {
-                "expected": _EXPECTED_NAME,
-                "remedy": f"write, for example, {right!r}",
-            },
-        )
+        raise refusal(_EXPECTED_NAME, f"write, for example, {right!r}")
     return name
 
 
