@@ -196,7 +196,6 @@ def list_series(number: int) -> Iterator[tuple[str, dict[str, str], float]]:
         task = machine | {"job_id": job["job_id"], "task_id": f"v-{operator}", "subtask_index": "0"}
         function = task | {"operator_id": f"v-{operator}"}
         yield names.GC_MS, machine, 0.01
-        yield names.INPUT_QUEUE, task, 0.0
         for name, factor in _counted(operator).items():
             yield name, function, factor
         if operator == OPERATORS[-1]:

@@ -432,9 +432,6 @@ def measure_replica(replica: Replica, layout: JobLayout, scope: Scope) -> Replic
         service_variance=service.variance,
         service_from=service.origin,
         served=service.records,
-        queue_buffers=_total(
-            map(mean_value, of_vertices(scope.get(names.INPUT_QUEUE, ()), entries))
-        ),
         gc_share=_busiest(map(counter_rise, scope.get(names.GC_MS, ()))).rate * MS,
         poisoned=tuple(name for name in required if any(map(is_poisoned, scope.get(name, ())))),
     )

@@ -25,8 +25,6 @@ RECORDS_IN = f"{TASK}numRecordsIn"
 RECORDS_OUT = f"{TASK}numRecordsOut"
 BUSY_MS = f"{TASK}accumulateBusyTimeMs"
 BACK_PRESSURED_MS = f"{TASK}accumulateBackPressuredTimeMs"
-INPUT_QUEUE = f"{TASK}Shuffle_Netty_Input_Buffers_inputQueueLength"
-"""Buffers, not records."""
 LATENCY_MARKER = f"{TASK}latency_source_id_operator_id_operator_subtask_index_latency"
 """Milliseconds from the source to the entry of an operator, by `quantile`."""
 MARKER_QUANTILE = "0.5"
@@ -67,7 +65,6 @@ NAMES = frozenset(
     {
         *REQUIRED,
         BACK_PRESSURED_MS,
-        INPUT_QUEUE,
         LATENCY_MARKER,
         OPERATOR_RECORDS_IN,
         PENDING_RECORDS,

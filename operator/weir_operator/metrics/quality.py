@@ -217,7 +217,6 @@ def _out_of_range(operator: OperatorMeasurement) -> _Found:
             ("emitted rate", replica.emitted_rate),
             ("utilisation", replica.utilisation),
             ("service time", replica.service_mean),
-            ("input queue", replica.queue_buffers),
         ):
             if value < 0:
                 yield (

@@ -79,8 +79,6 @@ class ReplicaMeasurement:
     """`None` where the service time is unknown."""
     served: float
     """Records that `service_mean` averages over."""
-    queue_buffers: float
-    """Network buffers that waited before it, mean over the window."""
     gc_share: float
     """Share of time that its JVM spent collecting garbage."""
     poisoned: tuple[str, ...]

@@ -34,7 +34,6 @@ class Load:
     """Seconds since the event time at its entry."""
     marker: float | None = None
     """Seconds that latency markers say, to the agent where there is one; `None` has no markers."""
-    queue: float = 3.0
     pending: float | None = None
     """Records pending at the start (a source); `None` reports none."""
     pending_growth: float = 0.0
@@ -182,7 +181,6 @@ def _replica_series(
         }
     found = [a_counter(metric, function, rate, times) for metric, rate in rates.items()]
     found.append(a_counter(names.GC_MS, machine, 5.0, times))
-    found.append(a_gauge(names.INPUT_QUEUE, task, load.queue, times))
     if load.pending is not None:
         found.append(
             a_counter(

@@ -72,7 +72,6 @@ def test_what_can_be_is_no_problem(loads):
             "match", Load(rate=100, busy=1.5), "150% busy", id="more than all of the time"
         ),
         pytest.param("gen", Load(rate=100, pending=-7), "", id="a negative backlog"),
-        pytest.param("match", replace(STEADY["match"], queue=-1), "", id="a negative queue"),
         pytest.param(
             "gen",
             replace(STEADY["gen"], pending=20_000, pending_growth=-150),
