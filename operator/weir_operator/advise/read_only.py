@@ -55,6 +55,9 @@ class ExternalRuntime:
         """Refuse: its owner upgrades the job."""
         _refuse("upgrade the job")
 
+    async def begin_job_manager(self) -> None:
+        """Start nothing."""
+
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
         return False

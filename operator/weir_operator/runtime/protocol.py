@@ -131,7 +131,7 @@ class Runtime(Protocol):
         Raises:
             PodsPendingError: The new one gets no place.
         """
-        return
+        ...
 
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started.

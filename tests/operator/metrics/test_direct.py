@@ -14,6 +14,7 @@ from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.http_server import serving
 from tests.operator.metrics.builders import FakeReporter
 from weir_operator.errors import TemporaryError
+from weir_operator.limits import MAX_SERIES
 from weir_operator.metrics import direct, names
 from weir_operator.metrics.direct import DirectSource, SampleRing
 
@@ -223,10 +224,10 @@ async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_sou
             "3 series of streams_trips",
         ),
         ([OURS.replace("a_0", "a" * 4000)], 3, "labels of 1024 characters"),
-        ([OURS.replace("a_0", "a" * 9000)], direct.MAX_SERIES, "8192 bytes"),
+        ([OURS.replace("a_0", "a" * 9000)], MAX_SERIES, "8192 bytes"),
         (
             [OURS.replace("}", ",".join(f'l{n}=""' for n in range(64)) + "}")],
-            direct.MAX_SERIES,
+            MAX_SERIES,
             "64 labels",
         ),
     ],
@@ -235,7 +236,7 @@ async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_sou
 async def test_who_has_too_much_is_told_the_limit(
     reporter, a_source, monkeypatch, lines, most, limit
 ):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", most)
+    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", most)
     reporter.samples = dict.fromkeys(lines, 1.0)
     source = a_source(Targets(reporter.url))
 
@@ -256,7 +257,7 @@ async def test_a_page_of_too_many_series_is_told_the_limit(a_source, a_target):
 async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
     a_source, a_target, monkeypatch, label
 ):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 50)
+    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", 50)
     scrapes = itertools.count()
 
     async def answer(_):
@@ -288,7 +289,7 @@ async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
 async def test_room_of_labels_is_free_again_once_their_series_have_ended(
     reporter, a_source, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 5)
+    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", 5)
     clock = Clock(0.0)
     source = a_source(Targets(reporter.url), clock=clock, keep=60.0)
 

@@ -147,7 +147,7 @@ async def test_task_managers_made_for_another_graph_than_the_started_program_has
         found = journal.revision.model_copy(update={"graph": other})
         return journal.model_copy(update={"revision": found})
 
-    bench.adapt = adapt
+    monkeypatch.setattr(bench, "adapt", adapt)
     end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
 
     assert end.step is Step.DONE

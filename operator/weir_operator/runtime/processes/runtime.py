@@ -135,6 +135,9 @@ class LocalRuntime:
             return str(error)
         return ""
 
+    async def begin_job_manager(self) -> None:
+        """Do nothing: one process serves all revisions."""
+
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started."""
         async with self._changing:

@@ -1,6 +1,7 @@
 """Which copies of a job's jar a JobManager on this machine holds."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,7 +43,8 @@ def local(monkeypatch, tmp_path):
     monkeypatch.setattr(runtime, "FlinkRest", JobManager)
     found = LocalRuntime.__new__(LocalRuntime)
     found._uploaded = {}
-    found._job_manager = type("", (), {"rest_url": "http://here"})()
+    there = SimpleNamespace(rest_url="http://here")
+    monkeypatch.setattr(found, "_job_manager", there, raising=False)
     found._job_jar = str(tmp_path / "trips.jar")
     (tmp_path / "trips.jar").write_bytes(b"1")
     return found
