@@ -84,8 +84,9 @@ def _print_keys(file: Path, state: Path, *, as_json: bool) -> None:
         records.close()
     if not found:
         raise PermanentError(
-            "Expected counts of keys, found none: a job that Weir's agent pins has them once "
-            f"{ENOUGH_KEYS:,.0f} of its records with keys were counted within some minutes"
+            f"{name}: expected counts of keys, found none; wait until {ENOUGH_KEYS:,.0f} records "
+            "with keys have been counted within some minutes, and see that Weir's agent pins the "
+            "job"
         )
     if as_json:
         plain = TypeAdapter(dict[str, KeyReport]).dump_python(dict(found), mode="json")

@@ -109,14 +109,14 @@ def read_words(text: str, option: str) -> tuple[str, ...]:
     """Return the words of a command line.
 
     Raises:
-        PermanentError: A quote is open.
+        PermanentError: A quote is open, or a backslash ends the line.
     """
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise PermanentError(
             f"{option}: expected words quoted as in a shell, got {text!r} ({error}); close the "
-            "quotes"
+            "quotes, or remove a backslash at the end"
         ) from error
 
 

@@ -78,7 +78,7 @@ KEY_LINE = 4096
 """Characters of what the agent counted of the keys of one output."""
 MAX_KEY_GROUPS = 32768
 """Of an operator; Flink has no more."""
-KEY_GROUPS = 2**20
+MAX_JOB_KEY_GROUPS = 2**20
 """Key groups of all operators of a job whose counts are read: 30 operators with the most that Flink
 has, or 1,400 with 720. Each takes up to 100 bytes."""
 KEY_TASKS = 16

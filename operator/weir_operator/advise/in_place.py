@@ -19,8 +19,8 @@ So Weir refuses both kinds of job, and writes the key only while the operator re
 Flink 2.x rescales at the next checkpoint that completes, so that little input is read again
 (FLIP-461). So that nobody waits for the job's interval, Weir triggers one as soon as Flink would
 rescale at it: it has the slots, and its pause after the last restart is over. Flink 1.x rescales as
-soon as it has the slots, so Weir has it complete a checkpoint before, where it has them already;
-else, the rescale comes long after the checkpoint, which then saves nothing.
+soon as it has the slots, from the newest checkpoint. If the slots are there, Weir first triggers a
+checkpoint and waits for it. If not, the checkpoint would be old by the time of the rescale.
 
 A job of Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so
 for these versions Weir also sends the parallelism to the job, and sends it again whenever the job
@@ -229,9 +229,9 @@ class InPlace:
             await client.checkpoint(job.id)
 
     async def checkpoint_first(self, wanted: Vertices) -> None:
-        """Have a job of Flink 1.x complete a checkpoint, from which it will rescale at once.
+        """Complete a checkpoint of a Flink 1.x job that has its slots: little is read again.
 
-        Only where it has the slots. Without one in time the change goes on.
+        Returns all the same if none completes within `CHECKPOINT_LIMIT`.
         """
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None:

@@ -110,17 +110,17 @@ def find_blocked_periods(
 def find_other_scaler(
     directives: Directives, now: float, app: AppMeasurement | None
 ) -> Iterator[Guard]:
-    """Yield that somebody else scales the job."""
+    """Yield the guard of another autoscaler."""
     if directives.refused:
         reason = directives.refused
         yield Guard(cause=Cause.REFUSED, name="refused", allows=Allowed.NOTHING, reason=reason)
 
 
 def find_backlog(directives: Directives, now: float, app: AppMeasurement | None) -> Iterator[Guard]:
-    """Yield that the sources' backlog is worked off.
+    """Yield the guard against scaling in while the sources work off a backlog.
 
-    It counts as one from what an interval takes in: what is gone by the next tick, a restart to
-    save money need not wait for.
+    A backlog counts only if it exceeds what the sources take in during one interval: a smaller one
+    is gone by the next tick.
     """
     if app is None:
         return

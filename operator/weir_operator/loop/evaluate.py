@@ -44,9 +44,9 @@ def evaluate(
     Args:
         tick: With its snapshot, its budgets, and why it holds, if it does.
         status: What runs, and which pools are full.
-        settings: Of the loops.
-        managers: Of all operators.
-        am: What weighs the parts of their costs, and limits them.
+        settings: Objective, interval and limits of the job.
+        managers: The Operator Managers, which take in the measurements.
+        am: The Application Manager: the weights of the costs, and the limit on cost.
     """
     snapshot, app = tick.snapshot, tick.snapshot.app
     tick = replace(

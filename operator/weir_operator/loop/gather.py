@@ -1,5 +1,7 @@
 """Reads what one tick needs: samples of the metrics source, replicas, and Flink's plan.
 
+Also defines `Snapshot`, which is what was read.
+
 `Gatherer` remembers what is needed from tick to tick: which replica serves which operator in the
 current run, when that run began, and the counters so far.
 """

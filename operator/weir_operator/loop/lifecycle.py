@@ -159,9 +159,12 @@ class ProgramChecks(Protocol):
     async def check_upgrade(
         self, journal: RescaleJournal, rest_url: str, jar: str
     ) -> JobGraph | None:
-        """Return the graph of the upgrade's program, a jar on a JobManager, if its job fits.
+        """Return the graph of the upgrade's program, a jar on a JobManager.
 
-        `None` where the graph is not known before the job is stopped.
+        Returns `None` if the graph is not known before the job is stopped.
+
+        Raises:
+            PermanentError: The program's job does not fit the manifest.
         """
 
 

@@ -25,7 +25,7 @@ from urllib.parse import unquote_plus
 import numpy as np
 
 from weir_operator.errors import PermanentError
-from weir_operator.limits import KEY_GROUPS, KEY_LINE, MAX_KEY_GROUPS
+from weir_operator.limits import KEY_LINE, MAX_JOB_KEY_GROUPS, MAX_KEY_GROUPS
 from weir_operator.metrics.values import AppMeasurement, PartitionMeasurement
 from weir_policies.model.arrays import Floats
 from weir_policies.model.estimation import ENOUGH_KEYS
@@ -80,10 +80,11 @@ def read_keys(texts: Iterable[str], operators: Collection[str]) -> dict[str, Key
                     continue
                 if (name, groups) not in found:
                     groups_held += groups
-                    if groups_held > KEY_GROUPS:
+                    if groups_held > MAX_JOB_KEY_GROUPS:
                         raise PermanentError(
-                            f"Expected at most {KEY_GROUPS:,} key groups over all operators, got "
-                            "more; lower the job's maxParallelism"
+                            f"Expected at most {MAX_JOB_KEY_GROUPS:,} key groups over all "
+                            f"operators, got at least {groups_held:,}; lower the job's "
+                            "maxParallelism"
                         )
                     found[name, groups] = _Sum(groups)
                 found[name, groups].add(counts)
@@ -176,7 +177,7 @@ def _read_line(line: str) -> tuple[list[str], _Sum]:
 def _read_number(text: str) -> int:
     number = int(text, 36)
     if not 0 <= number <= _GREATEST:
-        raise ValueError("no number of the agent's")
+        raise ValueError(f"expected a number in base 36 up to 2^63-1, got {text!r:.20}")
     return number
 
 

@@ -178,8 +178,9 @@ class Rescaler:
             if revision is not None:
                 self._runtime.use(_with_the_agent(revision, journal))
             try:
-                # Whatever the step asks, somebody must be there to answer; a submission sees to it
-                # at each attempt, and an upgrade that starts everything at once to the order.
+                # Every step needs a JobManager that answers. A submission ensures one at each
+                # attempt; an upgrade whose pods all start at once replaces it in `_remove`, after
+                # the old TaskManagers have ended.
                 if journal.step is not Step.SUBMIT and not self._starts_at_once(journal):
                     await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
@@ -239,7 +240,7 @@ class Rescaler:
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
-        expected = None if journal.revision is None else journal.revision.graph
+        graph_at_start = None if journal.revision is None else journal.revision.graph
         adapt = self._adapt
         if adapt is not None:
             before = journal
@@ -258,9 +259,9 @@ class Rescaler:
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
         found = journal.revision
-        known_before = journal.kind is Kind.UPGRADE and expected is not None
-        if known_before and found is not None and found.graph != expected:
-            # Those that were started at once have the memory of another graph.
+        known_before = journal.kind is Kind.UPGRADE and graph_at_start is not None
+        if known_before and found is not None and found.graph != graph_at_start:
+            # TaskManagers that were started before this graph was read are sized for another one.
             self._runtime.use(_with_the_agent(found, journal))
             await self._runtime.stop([each.id for each in await self._runtime.replicas()])
 
@@ -611,8 +612,9 @@ class Rescaler:
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
         """End what is not wanted and give the rest its sizes, which a rescale did in its start.
 
-        An upgrade ends its TaskManagers while the old JobManager answers, so that they never know
-        the new one, and starts others once the old one is gone, so that these never know it.
+        An upgrade ends the old TaskManagers while the old JobManager answers, so that none of them
+        registers with the new JobManager. It starts the new TaskManagers once the old JobManager is
+        gone, so that none registers with that.
         """
         revision = journal.revision_of_processes(self._store.load().revision)
         alive = await self._runtime.replicas()

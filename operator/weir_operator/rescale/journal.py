@@ -11,7 +11,8 @@ new job) are chosen and written first, so that a request whose answer was lost i
 
 A first start has no STOP, a suspension ends after it, a recovery of a lost job begins at START.
 An upgrade cannot start new TaskManagers beside the old job, whose JobManager they do not fit. It
-starts them in REMOVE, once that is gone, where the graph of the new program is known by then:
+starts them in REMOVE, once the old JobManager is gone, if the graph of the new program is already
+known; else in START:
 
     STOP -> REMOVE -> START -> SUBMIT -> VERIFY -> DONE
               |         |        |         |

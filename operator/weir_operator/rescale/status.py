@@ -229,7 +229,12 @@ def read_status(kept: Mapping[str, object], *, place: str, remove: str) -> AppSt
         PermanentError: A newer Weir wrote it, or it is not a status of Weir.
     """
     version = kept.get("version", STATE_VERSION)
-    if not isinstance(version, int) or version > STATE_VERSION:  # this one writes whole numbers
+    if not isinstance(version, int):
+        raise PermanentError(
+            f"{place}: expected the version of the state as a whole number, got {version!r:.40}; "
+            f"{remove}"
+        )
+    if version > STATE_VERSION:
         raise PermanentError(
             f"{place}: expected state of version {STATE_VERSION} or older, got "
             f"version {version!r:.40}, which a newer Weir wrote; install that version again"

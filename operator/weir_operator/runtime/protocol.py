@@ -129,7 +129,8 @@ class Runtime(Protocol):
         started register with the new one alone.
 
         Raises:
-            PodsPendingError: The new one gets no place.
+            PodsPendingError: No node has room for the new JobManager.
+            TemporaryError: It gets no node in time, or the old one is not gone.
         """
         ...
 

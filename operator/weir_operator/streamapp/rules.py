@@ -287,7 +287,7 @@ def operators_fit_their_pools(
                     yield Mistake(
                         ("operators", index, field),
                         deployment,
-                        f"at most {limit} replicas in pool {pool}, its maxReplicas",
+                        f"at most maxReplicas = {limit} replicas in pool {pool}",
                         "remove replicas, or raise the pool's maxReplicas",
                     )
 
@@ -334,7 +334,7 @@ def fallback_fits_its_bounds(
         if pool.max_replicas is not None and used > pool.max_replicas:
             yield Mistake(
                 ("fallback", "named"), used,
-                f"at most {pool.max_replicas} replicas in pool {pool.name}, its maxReplicas",
+                f"at most maxReplicas = {pool.max_replicas} replicas in pool {pool.name}",
                 "remove replicas, or raise the pool's maxReplicas",
             )  # fmt: skip
 
@@ -512,8 +512,8 @@ def _floors_beyond_pools(
 def _list_places(node_pools: Sequence[NodePool], operator: Operator) -> list[tuple[float, float]]:
     """Return what a replica costs at least in each pool of an operator, the cheapest first.
 
-    Beside the price, currency per hour, stands how many replicas the pool holds, `inf` where it has
-    no limit. That other operators use the pool, too, is left out.
+    Each entry is the price of a replica, currency per hour, and how many replicas the pool holds,
+    `inf` without a limit. Other operators that use the pool are ignored.
     """
     return sorted(
         (

@@ -139,9 +139,10 @@ class Discovery:
     ) -> JobGraph | None:
         """Return the graph of another revision's program if it builds a job that the manifest fits.
 
-        Where the running program cannot be read, only the class of the other one is checked. There
-        is no graph where that is so, where it cannot be read, where nobody needs it, or where the
-        program has other operators than the revision says: they are found once it is started.
+        Where the running program cannot be read, only the class of the other one is checked.
+        Returns `None` if only the class was checked, if the graph cannot be read, if no pod is
+        sized by it, or if the program's operators differ from the revision's: the graph is then
+        read after the start.
 
         Args:
             journal: The upgrade.

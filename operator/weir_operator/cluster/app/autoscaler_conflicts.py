@@ -92,7 +92,7 @@ def find_other_autoscalers(
 
 
 def refuse_scaling(mode: Mode, found: Collection[str]) -> str:
-    """Return why Weir must not scale for as long as others do; empty where it may, or advises."""
+    """Return why Weir must not scale: the others that do; empty if none do, or not in mode Auto."""
     return "; ".join(sorted(found)) if mode is Mode.AUTO else ""
 
 
@@ -256,11 +256,11 @@ class AutoscalerConflicts:
             and reference == mine
         }
 
-    async def watch(self, app: StreamApp, see: Callable[[tuple[str, ...]], None]) -> None:
-        """Check for ever, and pass each result to `see`."""
+    async def watch(self, app: StreamApp, on_found: Callable[[tuple[str, ...]], None]) -> None:
+        """Check for ever, and pass each result to `on_found`."""
         while True:
             try:
-                see(await self.find(app))
+                on_found(await self.find(app))
             except WeirError as error:
                 log.info("other autoscalers not looked for", reason=str(error))
             await self._clock.sleep(LOOK_EVERY)

@@ -105,14 +105,17 @@ def judge_cost(tick: Tick | None) -> Aspect:
 
 
 def judge_skew(tick: Tick | None) -> Aspect:
-    """Return whether one replica of an operator gets many more records than the others."""
+    """Return whether records, work or waiting records are uneven over an operator's replicas."""
     if tick is None or not tick.observations:
         unknown = "the operators were not observed"
         why = "no control interval has ended yet" if tick is None else tick.held or unknown
         return Aspect("Skewed", "Unknown", "NotMeasured", f"There is no measurement: {why}")
     if tick.skewed:
         return Aspect("Skewed", "True", "UnevenLoad", ". ".join(tick.skewed.values()))
-    sentence = "No replica gets many more records than the others of its operator"
+    sentence = (
+        "No replica gets many more records or much more work than the others of its operator, and "
+        "no partition or reader of a source lags"
+    )
     return Aspect("Skewed", "False", "EvenShares", sentence)
 
 

@@ -66,7 +66,7 @@ class JobManagerPod:
         self.process = ""
         """Which process it was when it was last ensured; empty if unknown."""
         self._found: tuple[Mark, FlinkPods] | None = None
-        self._is_afresh = False  # nobody has been told yet that a session before it is gone
+        self._has_lost_session = False  # and no caller of `ensure` knows it yet
         self._results = ""
 
     @property
@@ -93,13 +93,13 @@ class JobManagerPod:
         await self._wait_for_answer(pods)
         another = await self._is_another_process()
         # Where state outlives the process, so does the session.
-        lost = self._is_afresh or (another and not pods.survives)
-        self._is_afresh = False
+        lost = self._has_lost_session or (another and not pods.survives)
+        self._has_lost_session = False
         self._found = None if mark is None else (mark, pods)
         return lost
 
     async def begin(self, pods: FlinkPods) -> None:
-        """Bring it about as far as its place on a node: `ensure` waits until it answers.
+        """Create its objects and wait until its pod is assigned to a node; `ensure` waits further.
 
         After that, none of an earlier revision is left, and what starts next cannot take its place.
 
@@ -110,13 +110,14 @@ class JobManagerPod:
         """
         await self._provide(pods)
         began = _now()
-        while not any(is_alive(pod) and _has_place(pod) for pod in await self._pods()):
+        while not any(is_alive(pod) and _has_node(pod) for pod in await self._pods()):
             waited = _now() - began
             if waited >= PENDING_LIMIT:
                 await self._check_pending(pods)
             if waited >= START_LIMIT:
                 raise TemporaryError(
-                    f"The JobManager of {pods.app} got no node within {START_LIMIT:g} s"
+                    f"The JobManager of {pods.app} got no node within {START_LIMIT:g} s: look at "
+                    "the events of its pod"
                 )
             await asyncio.sleep(_POLL)
 
@@ -128,7 +129,7 @@ class JobManagerPod:
             self._results = results_of(found)
         # Somebody may have deleted the Deployment: its successor takes up the job all the same.
         if found is None and not (pods.survives and await self._objects.recovery()):
-            self._is_afresh = True
+            self._has_lost_session = True
         if found is None or self._applied is not pods:
             await self._surround(pods)
             # One that runs is left as it is, unless the job is upgraded: a newer Weir, or more
@@ -242,7 +243,7 @@ def results_of(thing: Body) -> str:
     return str((thing["metadata"].get("annotations") or {}).get(RESULTS, ""))
 
 
-def _has_place(pod: Body) -> bool:
+def _has_node(pod: Body) -> bool:
     return bool(pod["spec"].get("nodeName"))
 
 
