@@ -4,7 +4,8 @@ Flink's JVM needs several seconds of CPU before it does any work, and the quota 
 spreads them over a multiple of that. So Weir raises request and limit of a new pod together, as far
 as its node has room, and takes the rest back once the change has ended. The pod stays Guaranteed.
 Its template keeps the size, so the scheduler, node autoscalers and whoever replaces the pod know
-only that. While a pod of the StreamApp waits for a node, none is boosted: it may need that room.
+only that. While a pod of the StreamApp waits for a node, none is boosted: it may need that room. If
+it finds none, boosts are taken back, such as that of a JobManager that started before it was made.
 
 An annotation has the size from before the boost until after it: a controller that starts finds what
 an earlier one left.
@@ -13,6 +14,7 @@ an earlier one left.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
@@ -21,7 +23,7 @@ from weir_operator.api.client import Body, ConflictError, NotFoundError
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.runtime.pods.changes import Mark
 from weir_operator.runtime.pods.objects import AppObjects
-from weir_operator.runtime.pods.pod_states import asked_cpu, is_alive, runs
+from weir_operator.runtime.pods.pod_states import asked_cpu, condition, is_alive, runs
 from weir_operator.runtime.pods.pods import UNBOOSTED
 from weir_operator.runtime.pods.resize import ask_for_cpu, wait_for_cpu
 from weir_operator.streamapp.quantities import Cpu
@@ -46,6 +48,7 @@ class Boosts:
         self._until = 0.0
         self._is_known = False  # what an earlier controller boosted
         self._boosted: set[str] = set()
+        self._given: set[str] = set()  # those of them that have it by now
 
     def begin(self) -> None:
         """Boost, from now on and in the background, the pods that begin to run."""
@@ -98,10 +101,23 @@ class Boosts:
                         seen = {*running}  # they have started
                     if any("nodeName" not in pod["spec"] for pod in alive):
                         running = {}
+                    if any(map(_found_no_node, alive)):
+                        await self._make_room(alive)
                     for name in running.keys() - seen:
                         seen.add(name)
                         group.create_task(self._boost(running[name]), name=f"boost {name}")
                 await asyncio.sleep(_POLL)
+
+    async def _make_room(self, alive: Sequence[Body]) -> None:
+        """Take back what pods have been given; not from those that are just being asked."""
+        sizes = {
+            pod["metadata"]["name"]: pod["metadata"]["annotations"][UNBOOSTED]
+            for pod in alive
+            if pod["metadata"]["name"] in self._given
+            and UNBOOSTED in (pod["metadata"].get("annotations") or {})
+        }
+        self._given -= sizes.keys()
+        await asyncio.gather(*(self._take_back(*each) for each in sizes.items()))
 
     async def _find_alive(self) -> tuple[Body, ...] | None:
         try:
@@ -120,6 +136,7 @@ class Boosts:
             await self._annotate(name, size)
             await ask_for_cpu(self._objects, name, BOOSTED)
             await wait_for_cpu(self._objects, name, BOOSTED, deferred=ROOM_LIMIT)
+            self._given.add(name)
         except (ResizeRefusedError, TemporaryError, PermanentError) as error:
             log.info("not boosted", pod=name, reason=str(error))
             await self._take_back(name, size)
@@ -142,6 +159,10 @@ class Boosts:
             await self._objects.api.patch(
                 self._objects.path("Pod", name), {"metadata": {"annotations": {UNBOOSTED: size}}}
             )
+
+
+def _found_no_node(pod: Body) -> bool:
+    return condition(pod, "PodScheduled").get("status") == "False"
 
 
 def _now() -> float:

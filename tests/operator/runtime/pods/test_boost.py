@@ -101,6 +101,27 @@ async def test_while_a_pod_waits_for_a_node_no_other_one_takes_the_room_that_it_
     await boosts.stop()
 
 
+async def test_a_pod_that_finds_no_room_gets_that_of_boosts():
+    node = Starting()
+    place = node.pods["b"]["spec"].pop("nodeName")
+    later = node.pods.pop("b")
+    boosts = Boosts(objects(node))
+    boosts.begin()
+    await looked_again(node)
+    node.running.add("a")
+    await until(lambda: node.sizes() == {"a": "1"} and node.boosted() == {"a"})
+
+    later["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    node.pods["b"] = later
+    await until(lambda: node.sizes() == {"a": "250m", "b": "250m"} and not node.boosted())
+
+    later["spec"]["nodeName"] = place
+    later["status"]["conditions"] = []
+    await looked_again(node)
+    assert node.sizes()["a"] == "250m", "it has started by now"
+    await boosts.end()
+
+
 @pytest.mark.parametrize(
     "trouble",
     [{"verdicts": {("a", "1"): "Deferred"}}, {"verdicts": {("a", "1"): "Infeasible"}}],
