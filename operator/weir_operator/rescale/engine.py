@@ -240,14 +240,16 @@ class Rescaler:
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
-        graph_at_start = None if journal.revision is None else journal.revision.graph
         adapt = self._adapt
         if adapt is not None:
             before = journal
             adapted = await self._retried(lambda: adapt(before))
             if adapted is not journal:
+                await self._end_those_of_another_graph(journal, adapted)
                 journal = adapted
                 await self._write(journal)
+                if journal.revision is not None:
+                    self._runtime.use(_with_the_agent(journal.revision, journal))
         revision = journal.revision_of_processes(self._store.load().revision)
         # Before anything is started or stopped: a job that cannot be pinned is left alone.
         spec = self._spec.of(revision)
@@ -258,12 +260,6 @@ class Rescaler:
             journal = known
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
-        found = journal.revision
-        known_before = journal.kind is Kind.UPGRADE and graph_at_start is not None
-        if known_before and found is not None and found.graph != graph_at_start:
-            # TaskManagers that were started before this graph was read are sized for another one.
-            self._runtime.use(_with_the_agent(found, journal))
-            await self._runtime.stop([each.id for each in await self._runtime.replicas()])
 
         def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
             return stale_replicas(alive, revision, journal.replaced)
@@ -323,6 +319,18 @@ class Rescaler:
             # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
+
+    async def _end_those_of_another_graph(
+        self, before: RescaleJournal, adapted: RescaleJournal
+    ) -> None:
+        """End TaskManagers that an upgrade started for another graph: it decides their memory.
+
+        Called before the new graph is written, because a later controller sees only that one.
+        """
+        expected = None if before.revision is None else before.revision.graph
+        found = None if adapted.revision is None else adapted.revision.graph
+        if before.kind is Kind.UPGRADE and expected is not None and found != expected:
+            await self._runtime.stop([each.id for each in await self._runtime.replicas()])
 
     async def _warm_up(self, added: tuple[str, ...]) -> None:
         """Have new TaskManagers run their first task while the old job runs.

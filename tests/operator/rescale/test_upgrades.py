@@ -170,6 +170,38 @@ async def test_an_upgrade_whose_job_manager_gets_no_place_goes_back_to_the_old_o
     assert bench.exact()
 
 
+async def test_task_managers_of_another_graph_are_made_again_though_the_controller_dies_meanwhile(
+    monkeypatch,
+):
+    bench, deeds = await a_job_in_pods(monkeypatch)
+    other = JobGraph(managed={"match": True})
+
+    async def adapt(journal):
+        if journal.is_back or journal.revision is None or journal.revision.graph == other:
+            return journal
+        found = journal.revision.model_copy(update={"graph": other})
+        return journal.model_copy(update={"revision": found})
+
+    def die():
+        journal = bench.store.load().rescale
+        if journal is not None and journal.revision is not None and journal.revision.graph == other:
+            raise ControllerDied
+
+    bench.adapt = adapt
+    bench.store.on_save = die
+    with pytest.raises(ControllerDied):
+        await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
+    bench.store.on_save = lambda: None
+    journal = bench.store.load().rescale
+    assert journal is not None
+
+    end = await bench.engine().execute(journal)
+
+    assert end.step is Step.DONE
+    assert [graph for name, graph in deeds if name == "start"] == [GRAPH, other]
+    assert bench.exact()
+
+
 @pytest.mark.parametrize(
     "placed", [{}, PLACED, TRIED], ids=["on one machine", "in pods", "in pods, tried before"]
 )
