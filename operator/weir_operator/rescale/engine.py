@@ -178,6 +178,10 @@ class Rescaler:
             if revision is not None:
                 self._runtime.use(_with_the_agent(revision, journal))
             try:
+                if journal.kind is Kind.UPGRADE and journal.is_back and journal.step is Step.REMOVE:
+                    # First: TaskManagers that wait for a node would take the place of the new
+                    # JobManager once it ends, and the old one would get none.
+                    await self._end_unwanted(journal)
                 # Every step needs a JobManager that answers. A submission ensures one at each
                 # attempt; an upgrade whose pods all start at once replaces it in `_remove`, after
                 # the old TaskManagers have ended.
@@ -624,11 +628,7 @@ class Rescaler:
         registers with the new JobManager. It starts the new TaskManagers once the old JobManager is
         gone, so that none registers with that.
         """
-        revision = journal.revision_of_processes(self._store.load().revision)
-        alive = await self._runtime.replicas()
-        stale = stale_replicas(alive, revision, journal.replaced)
-        stay = [replica for replica in alive if replica.id not in stale]
-        await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
+        await self._end_unwanted(journal)
         if journal.kind is not Kind.RESCALE or journal.is_back:
             try:
                 await self._give_sizes(await self._runtime.replicas(), journal)
@@ -646,6 +646,13 @@ class Rescaler:
             journal = journal.model_copy(update={"started": journal.started + len(added)})
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
+
+    async def _end_unwanted(self, journal: RescaleJournal) -> None:
+        revision = journal.revision_of_processes(self._store.load().revision)
+        alive = await self._runtime.replicas()
+        stale = stale_replicas(alive, revision, journal.replaced)
+        stay = [replica for replica in alive if replica.id not in stale]
+        await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
 
     async def _give_sizes(self, replicas: Sequence[Replica], journal: RescaleJournal) -> None:
         sizes = size_changes(replicas, journal.wanted)

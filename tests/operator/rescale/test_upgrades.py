@@ -6,7 +6,7 @@ from tests.operator.rescale.bench import NAMES, ONE, Bench
 from tests.operator.rescale.fakes import (
     ControllerDied,
 )
-from weir_operator.errors import NotInProgramError
+from weir_operator.errors import NotInProgramError, PodsPendingError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.runtime.places import Place
@@ -167,6 +167,32 @@ async def test_an_upgrade_whose_job_manager_gets_no_place_goes_back_to_the_old_o
     assert "image cannot be pulled" in str(end.failure)
     assert bench.runs_with[:2] == OLD.arguments
     assert [name for name, _ in deeds].count("begin_job_manager") == 1, "the way back waits"
+    assert bench.exact()
+
+
+async def test_on_the_way_back_no_task_manager_takes_the_place_of_the_job_manager_of_before(
+    monkeypatch,
+):
+    bench, _ = await a_job_in_pods(monkeypatch)
+    world = bench.world
+    world.full_pools = {"small": 1}
+    ensure = world.ensure_job_manager
+
+    async def ensure_in_a_full_cluster():
+        has_place = world.used.id in (world.answering, *world.begun)
+        waiting = [each.id for each in await world.replicas() if each.pending]
+        if waiting and not has_place:
+            raise PodsPendingError(f"The JobManager is not running: {waiting} took its place", ())
+        return await ensure()
+
+    monkeypatch.setattr(world, "ensure_job_manager", ensure_in_a_full_cluster)
+
+    new = NEW.model_copy(update=TRIED)
+    end = await bench.change({"match": {"small/250m": 2}}, Kind.UPGRADE, revision=new)
+
+    assert end.step is Step.ROLLED_BACK
+    assert "no room" in str(end.failure)
+    assert bench.runs_with[:2] == OLD.arguments
     assert bench.exact()
 
 
