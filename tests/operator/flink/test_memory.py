@@ -68,7 +68,8 @@ def test_the_split_is_that_of_flinks_own_tool(keys, tmp_path):
 
     assert set(ours.jvm) == set(jvm)
     settings = dict(word.split("=", 1) for word in dynamic if word != "-D")
-    del settings["taskmanager.numberOfTaskSlots"]
+    for not_of_memory in ("taskmanager.numberOfTaskSlots", "external-resources"):
+        del settings[not_of_memory]
     assert ours.settings == settings
 
 
