@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from weir_operator.cluster.status.store import read_journal
@@ -251,7 +253,8 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
     condition = await bench.until_condition("Ready", "FinalSavepointFailed")
     assert "The JobManager did not answer" in condition["message"]
-    assert "The JobManager did not answer" in (await bench.events())["DeletionWaits"]
+    [waits] = await bench.until(partial(bench.messages, "DeletionWaits"), "expected DeletionWaits")
+    assert "The JobManager did not answer" in waits
     monkeypatch.setattr("weir_operator.cluster.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()

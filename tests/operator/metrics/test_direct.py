@@ -236,7 +236,7 @@ async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_sou
 async def test_who_has_too_much_is_told_the_limit(
     reporter, a_source, monkeypatch, lines, most, limit
 ):
-    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", most)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", most)
     reporter.samples = dict.fromkeys(lines, 1.0)
     source = a_source(Targets(reporter.url))
 
@@ -257,7 +257,7 @@ async def test_a_page_of_too_many_series_is_told_the_limit(a_source, a_target):
 async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
     a_source, a_target, monkeypatch, label
 ):
-    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", 50)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 50)
     scrapes = itertools.count()
 
     async def answer(_):
@@ -289,7 +289,7 @@ async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
 async def test_room_of_labels_is_free_again_once_their_series_have_ended(
     reporter, a_source, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.metrics.MAX_SERIES", 5)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 5)
     clock = Clock(0.0)
     source = a_source(Targets(reporter.url), clock=clock, keep=60.0)
 

@@ -44,15 +44,23 @@ async def test_what_was_saved_is_read_by_the_next_controller(api):
     assert KubernetesStatusStore(await open_writer(api, "two/1")).load() == status
 
 
-@pytest.mark.parametrize("version", [STATE_VERSION + 1, "2", 1.5, None])
-async def test_a_state_of_a_newer_weir_is_left_alone_and_the_sentence_says_which_to_install(
-    api, version
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        (STATE_VERSION + 1, f"got version {STATE_VERSION + 1}, .* install that version"),
+        ("2", "as a whole number, got '2'; remove status.controller"),
+        (1.5, "as a whole number, got 1.5; remove status.controller"),
+        (None, "as a whole number, got None; remove status.controller"),
+    ],
+)
+async def test_a_state_of_another_version_is_left_alone_and_the_sentence_says_what_to_do(
+    api, version, sentence
 ):
     store = KubernetesStatusStore(await open_writer(api))
     await store.save(a_status())
     api.objects[PATH]["status"]["controller"]["version"] = version
 
-    with pytest.raises(PermanentError, match=f"got version {version!r}, .* install that version"):
+    with pytest.raises(PermanentError, match=sentence):
         KubernetesStatusStore(await open_writer(api, "two/1"))
 
     assert api.objects[PATH]["status"]["controller"]["job_id"] == "j1"
