@@ -213,7 +213,7 @@ async def test_task_managers_of_another_graph_are_made_again_though_the_controll
         if journal is not None and journal.revision is not None and journal.revision.graph == other:
             raise ControllerDied
 
-    bench.adapt = adapt
+    monkeypatch.setattr(bench, "adapt", adapt)
     bench.store.on_save = die
     with pytest.raises(ControllerDied):
         await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
