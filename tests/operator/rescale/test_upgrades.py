@@ -109,6 +109,18 @@ async def a_job_in_pods(monkeypatch):
     return bench, deeds
 
 
+def finding(graph):
+    """Return an `adapt` that finds this graph in the started program."""
+
+    async def adapt(journal):
+        if journal.is_back or journal.revision is None or journal.revision.graph == graph:
+            return journal
+        found = journal.revision.model_copy(update={"graph": graph})
+        return journal.model_copy(update={"revision": found})
+
+    return adapt
+
+
 async def test_an_upgrade_starts_its_task_managers_while_its_job_manager_starts(monkeypatch):
     bench, deeds = await a_job_in_pods(monkeypatch)
 
@@ -141,13 +153,7 @@ async def test_task_managers_made_for_another_graph_than_the_started_program_has
     bench, deeds = await a_job_in_pods(monkeypatch)
     other = JobGraph(managed={"match": True})
 
-    async def adapt(journal):
-        if journal.is_back or journal.revision is None:
-            return journal
-        found = journal.revision.model_copy(update={"graph": other})
-        return journal.model_copy(update={"revision": found})
-
-    monkeypatch.setattr(bench, "adapt", adapt)
+    monkeypatch.setattr(bench, "adapt", finding(other))
     end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
 
     assert end.step is Step.DONE
@@ -202,18 +208,12 @@ async def test_task_managers_of_another_graph_are_made_again_though_the_controll
     bench, deeds = await a_job_in_pods(monkeypatch)
     other = JobGraph(managed={"match": True})
 
-    async def adapt(journal):
-        if journal.is_back or journal.revision is None or journal.revision.graph == other:
-            return journal
-        found = journal.revision.model_copy(update={"graph": other})
-        return journal.model_copy(update={"revision": found})
-
     def die():
         journal = bench.store.load().rescale
         if journal is not None and journal.revision is not None and journal.revision.graph == other:
             raise ControllerDied
 
-    monkeypatch.setattr(bench, "adapt", adapt)
+    monkeypatch.setattr(bench, "adapt", finding(other))
     bench.store.on_save = die
     with pytest.raises(ControllerDied):
         await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=TRIED))
