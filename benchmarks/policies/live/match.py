@@ -22,9 +22,9 @@ autoscaler, only the slots that Flink is asked for, as if the others cost nothin
 both sides, and on neither the process that decides.
 
 Which side runs first changes from pair to pair. A call makes the runs that are missing, of at most
-`LIVE_PAIRS` pairs: every pair once before any is repeated. A run on a machine with a load above
-`MAX_LOAD` is made again. `benchmarks/results/live` keeps the runs of one policy, which begins with
-the first of them: another one is refused there.
+`LIVE_PAIRS` pairs: every pair once before any is repeated. A run beside which other processes used
+more than `MAX_OTHERS` of the processors' time is made again. `benchmarks/results/live` keeps the
+runs of one policy, which begins with the first of them: another one is refused there.
 
 `LIVE_SERIES=development` runs other jobs and traces, for whoever changes a policy. Its runs and
 their figures are kept in `build/benchmarks/live-development`, and are never reported.
@@ -72,6 +72,7 @@ from benchmarks.policies.live.jobs import (
     price_of,
 )
 from benchmarks.policies.live.judging import Compared, difference, judge, mean_over_time, ratio
+from benchmarks.policies.live.processors import account
 from benchmarks.policies.live.quotas import Limited, find_replicas, keep_quotas
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
@@ -113,9 +114,8 @@ VIOLATIONS, COST = 0.5, 1.0
 LATER_VIOLATIONS, LATER_COST = 1.0, 0.95
 """Goals of the second halves: at most so many points more, and so much of its cost."""
 RESTARTS = 1.0
-MAX_LOAD = 2.0 * (os.cpu_count() or 1)
-"""Processes that want the processors, mean over five minutes: above this, a run says what the
-machine does."""
+MAX_OTHERS = 0.02
+"""Share of the processors' time that other processes may use beside a run."""
 MAX_ATTEMPTS = 3
 JOB = "1" * 32
 STOP = "2" * 32
@@ -156,7 +156,12 @@ class MatchOutcome:
     trees: Mapping[str, str]
     """Git's, of the code that ran."""
     load: float
-    """Processes that wanted the machine's processors, mean over the last five minutes."""
+    """Processes that wanted the machine's processors, mean over the last five minutes: mostly the
+    run's own."""
+    used: float
+    """Share of the processors' time that the run used."""
+    others: float
+    """That of other processes meanwhile."""
     late: Sequence[bool]
     """Of each interval, whether its mean response time was over the bound."""
     replicas: Sequence[float]
@@ -264,15 +269,16 @@ def _require_one_policy(kept: Sequence[MatchOutcome]) -> None:
 
 def run_on_a_quiet_machine(run_once: Callable[[], MatchOutcome]) -> MatchOutcome:
     """Run until the machine was quiet enough; what ran on a busy one is not kept."""
-    loads: list[float] = []
-    while len(loads) < MAX_ATTEMPTS:
+    shares: list[str] = []
+    while len(shares) < MAX_ATTEMPTS:
         outcome = run_once()
-        if outcome.load <= MAX_LOAD:
+        if outcome.others <= MAX_OTHERS:
             return outcome
-        loads.append(round(outcome.load, 1))
+        shares.append(f"{outcome.others:.1%}")
     raise BenchmarkError(
-        f"Expected a load of at most {MAX_LOAD:g}, got {loads} in {MAX_ATTEMPTS} attempts: run it "
-        "while the machine does nothing else"
+        f"Expected other processes to use at most {MAX_OTHERS:.0%} of the processors' time, got "
+        f"{', '.join(shares)} in {MAX_ATTEMPTS} attempts: run it while the machine does nothing "
+        "else"
     )
 
 
@@ -285,12 +291,14 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
     write_trace(rates, make_rates(trace, intervals))
     arguments = job_arguments(app, trace=rates, out=out, seed=repeat)
     begun = begin()
-    if side == WEIR:
-        samples = _run_weir(app, arguments, folder)
-    else:
-        samples = asyncio.run(
-            _run_in_place(app, arguments, folder, None if side == IN_PLACE else autoscaler)
-        )
+    with account() as use:
+        if side == WEIR:
+            samples = _run_weir(app, arguments, folder)
+        else:
+            samples = asyncio.run(
+                _run_in_place(app, arguments, folder, None if side == IN_PLACE else autoscaler)
+            )
+        load, used = os.getloadavg()[1], use()
     start = read_start(out)
     if start is None:
         raise TemporaryError(f"Expected {app.name} to begin, got no record: see {folder}")
@@ -311,7 +319,9 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
         date=begun.date,
         commit=begun.commit,
         trees=measured_trees("policies", "simulator", "operator", "java"),
-        load=os.getloadavg()[1],
+        load=round(load, 2),
+        used=round(used.run, 4),
+        others=round(used.others, 4),
         late=judged.late,
         replicas=[
             round(mean_over_time(samples, begin=first, end=last), 3) for first, last in edges
@@ -482,6 +492,8 @@ def figures_of(outcomes: Sequence[MatchOutcome], ours: str) -> Iterator[Figure]:
             yield no_records(figure, sum(wrong))
         else:
             yield Figure(figure, sum(wrong), "records")
+        most = 100 * max(each.used for each in runs)
+        yield Figure(f"{side}: processors' time that a run used, most", most, "%")
         for job in dict.fromkeys(each.job for each in runs):
             mine = [each for each in runs if each.job == job]
             for figure, unit, values in (

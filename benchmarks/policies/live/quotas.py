@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.spawned import call_repeatedly
 from weir_operator.runtime.processes.folders import AppFolder
 
-CONTROLLER = Path("/sys/fs/cgroup/cpu")
+CONTROLLERS = Path("/sys/fs/cgroup")
 CORE = 0.2
 """CPU seconds per second that stand for one core of speed 1."""
 MIN_QUOTA = 1_000
@@ -85,7 +85,7 @@ def find_replicas(app: AppFolder, *, operators: Collection[str]) -> Iterator[Lim
 @contextmanager
 def keep_quotas(find: Callable[[], Iterator[Limited]]) -> Iterator[None]:
     """Keep the quotas of TaskManagers while the block runs; they should have ended at its end."""
-    group = _own_group() / f"weir-live-{time.time_ns()}"
+    group = own_group("cpu") / f"weir-live-{time.time_ns()}"
     replicas: dict[str, _Replica] = {}
     try:
         group.mkdir()
@@ -162,13 +162,17 @@ def _move(thread: str, group: Path) -> bool:
     return True
 
 
-def _own_group() -> Path:
-    """Return the group of this process, in which groups for the replicas are made."""
+def own_group(controller: str) -> Path:
+    """Return this process's group of a controller of cgroups version 1, such as `cpu`.
+
+    Raises:
+        QuotaError: The machine does not have that controller.
+    """
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        if "cpu" in controllers.split(","):
-            return CONTROLLER / path.lstrip("/")
+        if controller in controllers.split(","):
+            return CONTROLLERS / controller / path.lstrip("/")
     raise QuotaError(
-        "Expected the CPU controller of cgroups version 1, got none; run on a kernel with "
-        "`systemd.unified_cgroup_hierarchy=0`, or in a machine that has it"
+        f"Expected the controller {controller} of cgroups version 1, got none; run on a kernel "
+        "with `systemd.unified_cgroup_hierarchy=0`, or in a machine that has it"
     )

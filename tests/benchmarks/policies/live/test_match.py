@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +26,7 @@ from benchmarks.policies.live.match import (
     AUTOSCALER,
     FORMS,
     IN_PLACE,
-    MAX_LOAD,
+    MAX_OTHERS,
     SERIES,
     WEIR,
     MatchOutcome,
@@ -32,7 +36,9 @@ from benchmarks.policies.live.match import (
     run,
     run_on_a_quiet_machine,
 )
+from benchmarks.policies.live.processors import ACCOUNTING, account
 from benchmarks.policies.live.quotas import (
+    CONTROLLERS,
     CORE,
     MIN_QUOTA,
     limit_of,
@@ -44,8 +50,8 @@ from weir_operator.streamapp.objective import Objective
 
 OURS = MatchOutcome(
     job="trips", trace="taxi", repeat=1, side=WEIR, date="2026-01-02T03:04:05+00:00", commit="a",
-    trees={"policies": "b"}, load=1.0, late=[True, False, False, False], replicas=[6.0] * 4,
-    restarts=4, doubled=0, missing=0, wrong=0,
+    trees={"policies": "b"}, load=1.0, used=0.5, others=0.0,
+    late=[True, False, False, False], replicas=[6.0] * 4, restarts=4, doubled=0, missing=0, wrong=0,
 )  # fmt: skip
 THEIRS = replace(
     OURS, side=AUTOSCALER, late=[True, True, True, False], replicas=[8.0] * 4, doubled=8
@@ -245,16 +251,35 @@ def test_pairs_for_developing_share_neither_job_nor_trace_with_those_that_are_ju
 
 
 def test_what_ran_on_a_busy_machine_is_run_again():
-    loads = iter([MAX_LOAD + 1, MAX_LOAD])
+    others = iter([2 * MAX_OTHERS, MAX_OTHERS])
 
-    kept = run_on_a_quiet_machine(lambda: replace(OURS, load=next(loads)))
+    kept = run_on_a_quiet_machine(lambda: replace(OURS, others=next(others)))
 
-    assert kept.load == MAX_LOAD
+    assert kept.others == MAX_OTHERS
 
 
 def test_a_machine_that_stays_busy_is_named():
-    with pytest.raises(BenchmarkError, match=f"Expected a load of at most {MAX_LOAD:g}, got"):
-        run_on_a_quiet_machine(lambda: replace(OURS, load=MAX_LOAD + 1))
+    with pytest.raises(
+        BenchmarkError, match=r"at most 2% .* got 4\.0%, 4\.0%, 4\.0% in 3 attempts"
+    ):
+        run_on_a_quiet_machine(lambda: replace(OURS, others=2 * MAX_OTHERS))
+
+
+def burn(seconds):
+    code = f"import time\nwhile time.process_time() < {seconds}: pass"
+    return [sys.executable, "-c", code]
+
+
+def test_what_a_run_starts_is_told_apart_from_other_processes():
+    if not (CONTROLLERS / ACCOUNTING).is_dir():
+        pytest.skip("needs the accounting controller of cgroups version 1")
+    with subprocess.Popen(burn(1.0)), account() as use:
+        began = time.monotonic()
+        subprocess.run(burn(0.3), check=True)
+        found, seconds = use(), (time.monotonic() - began) * (os.cpu_count() or 1)
+
+    assert found.run * seconds == pytest.approx(0.3, abs=0.15)
+    assert found.others * seconds > 0.1
 
 
 def a_streamapp(job, form):

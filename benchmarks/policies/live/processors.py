@@ -1,0 +1,67 @@
+"""What a run and all other processes used of the machine's processors meanwhile.
+
+The load average does not tell them apart: threads of a dozen JVMs wake up at the same moments, so
+that a run alone comes to a load of 6 on two processors that idle 40 % of the time.
+
+Uses the accounting controller of cgroups version 1, which counts ended processes, too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.policies.live.quotas import CONTROLLERS, own_group
+
+ACCOUNTING = "cpuacct"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """Shares of the time of all processors, in [0, 1]."""
+
+    run: float
+    others: float
+    """That of processes which the run did not start, and of the kernel."""
+
+
+@contextmanager
+def account() -> Iterator[Callable[[], Use]]:
+    """Count this process, and what it starts while the block runs; give what tells the use so far.
+
+    What is left at the end of the block goes back to the group of before.
+    """
+    before = own_group(ACCOUNTING)
+    group = before / f"weir-live-{time.time_ns()}"
+    group.mkdir()
+    _move(os.getpid(), group)
+    began, all_before, run_before = time.monotonic(), _seconds(_MACHINE), _seconds(group)
+
+    def use() -> Use:
+        available = (time.monotonic() - began) * (os.cpu_count() or 1)
+        run = _seconds(group) - run_before
+        everything = _seconds(_MACHINE) - all_before
+        return Use(run=run / available, others=max(0.0, everything - run) / available)
+
+    try:
+        yield use
+    finally:
+        for process in (group / "cgroup.procs").read_text().split():
+            _move(int(process), before)
+        group.rmdir()
+
+
+_MACHINE = CONTROLLERS / ACCOUNTING
+
+
+def _seconds(group: Path) -> float:
+    return int((group / "cpuacct.usage").read_text()) / 1e9
+
+
+def _move(process: int, group: Path) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        (group / "cgroup.procs").write_text(str(process))
