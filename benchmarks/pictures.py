@@ -74,10 +74,10 @@ def draw_points(
         limits = (every.min() / 1.5, every.max() * 1.5)
         plot.plot(limits, limits, color="grey", linewidth=0.8)
         plot.set(xlim=limits, ylim=limits)
-    else:
-        plot.set_ylim(bottom=0)
     for label, (across, up) in groups.items():
         plot.plot(across, up, "o", label=label, markersize=4, alpha=0.7)
+    if level is None and not axes.log_up:
+        plot.set_ylim(bottom=0)  # a limit that is set before holds for the other end, too
     return _finish(name, canvas, plot, folder=folder)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from benchmarks import pages
 from benchmarks.figures import EQUAL, NEITHER, WITHIN, Row, count_matches
+from benchmarks.pictures import Axes, draw_points
 from benchmarks.results import FOLDER, REQUIRED
 
 FIGURE = {"figure": "two and two", "value": 4.25, "unit": "s", "goal": None, "holds": None}
@@ -157,6 +160,7 @@ def test_the_page_of_evidence_shows_the_match_and_the_night_once_they_are_measur
             ("cost of what is requested, 9 pairs", 0.75, ""),
             ("intervals over the bound in second halves, 9 pairs", 0.5, "points"),
             ("cost of what is requested in second halves, 9 pairs", 0.875, ""),
+            ("restarts, 9 pairs", 0.5, ""),
         )
     ]
     night = [
@@ -171,9 +175,20 @@ def test_the_page_of_evidence_shows_the_match_and_the_night_once_they_are_measur
 
     page = pages.render_all(kept)["evidence.md"]
 
-    assert (
-        "over the bound 0.25 times as often, at 0.75 times the cost; in second halves 0.5" in page
-    )
+    assert "over the bound 0.25 times as often, at 0.75 times the cost; in second halves" in page
+    assert "differ by 0.5 points, the costs by 0.875 times. Restarts: 0.5 times" in page
     assert "(pictures/evidence-match.svg)" in page
     assert "(pictures/evidence-night.svg)" in page
     assert "Not measured" not in page
+
+
+def test_a_picture_shows_all_of_its_points(tmp_path):
+    points = np.array([1.0, 2.0]), np.array([10.0, 50.0])
+
+    path = draw_points("points", {"runs": points}, Axes("Runs", "cost", "share"), folder=tmp_path)
+
+    text = path.read_text()
+    drawn = re.findall(r'y="(-?[\d.]+)" style="fill: #1f77b4; fill-opacity: 0.7', text)
+    (height,) = re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', text)
+    assert len(drawn) == len(points[0]) + 1  # and its mark in the legend
+    assert all(0 <= float(each) <= float(height) for each in drawn)
