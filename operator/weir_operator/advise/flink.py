@@ -22,6 +22,8 @@ from weir_operator.limits import Json
 
 _NO_CHECKPOINTS = 2**63 - 1
 """Interval that Flink shows of a job without periodic checkpoints, ms."""
+_BEFORE_RUNNING = ("DEPLOYING", "INITIALIZING")
+"""States of a subtask from its `start-time` until it runs."""
 _QUERY_LIMIT = 3000
 """Characters of ids in one request; Flink's server takes a first line of 4096."""
 
@@ -38,6 +40,31 @@ class SubtaskCounters:
     back_pressured_ms: float
     lag: float
     """Seconds between the counting and the answer; NaN if the task does not report it."""
+
+
+SUCCEEDED = "SUCCEEDED"
+"""Flink's reason of a rescale that ended with the job running."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlinkRescale:
+    """A rescale that Flink's adaptive scheduler made or gave up (FLIP-495)."""
+
+    id: str
+    started: float
+    """Unix time, by the JobManager's clock."""
+    reason: str
+    """Why it ended, such as `SUCCEEDED`; empty while it goes on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RescaleDetails:
+    """What the history has of one rescale, on request."""
+
+    stopped: float | None
+    """Unix time at which the job stopped executing, by the same clock; `None` if it did not."""
+    parallelism: Mapping[str, int]
+    """That of each vertex afterwards; a vertex that has none yet is left out."""
 
 
 class ExternalFlink(FlinkRest):
@@ -73,6 +100,22 @@ class ExternalFlink(FlinkRest):
                 for vertex, each in answer.items()
             },
         )
+
+    async def rescales(self, job_id: str) -> tuple[FlinkRescale, ...]:
+        """Return the job's rescales that Flink remembers, since Flink 2.3.
+
+        There are none where `web.adaptive-scheduler.rescale-history.size` is not set.
+        """
+        return await self._find(f"/jobs/{job_id}/rescales/history", read_rescales, ())
+
+    async def rescale(self, job_id: str, rescale_id: str) -> RescaleDetails:
+        """Return more of one of these rescales."""
+        path = f"/jobs/{job_id}/rescales/details/{rescale_id}"
+        return await self._ask("GET", path, read_rescale)
+
+    async def ran_at(self, job_id: str, vertex_id: str) -> float:
+        """Return when the last subtask of a vertex began to run, seconds of the same clock."""
+        return await self._ask("GET", f"/jobs/{job_id}/vertices/{vertex_id}", read_run)
 
     async def counters(self, job_id: str, vertex_id: str) -> tuple[SubtaskCounters, ...]:
         """Return what the running subtasks of a vertex have counted."""
@@ -130,6 +173,44 @@ async def _refuse_changes() -> None:
     raise PermanentError(
         "Expected only GET requests to an external job, got another method: "
         "Weir only advises it, see spec.flink.ref"
+    )
+
+
+def read_rescales(answer: Json) -> tuple[FlinkRescale, ...]:
+    """Read `GET /jobs/:id/rescales/history`, whose entries lack vertices and states."""
+    return tuple(
+        FlinkRescale(
+            id=each["rescaleUuid"],
+            started=each["startTimestampInMillis"] / 1000,
+            reason=each["terminatedReason"] or "",
+        )
+        for each in answer
+    )
+
+
+def read_rescale(answer: Json) -> RescaleDetails:
+    """Read `GET /jobs/:id/rescales/details/:id`."""
+    stops = [
+        float(each["enterTimestampInMillis"]) / 1000
+        for each in answer["schedulerStates"]
+        if each["state"] != "Executing"
+    ]
+    return RescaleDetails(
+        stopped=min(stops, default=None),
+        parallelism={
+            vertex: each["postRescaleParallelism"]
+            for vertex, each in answer["vertices"].items()
+            if each["postRescaleParallelism"] is not None
+        },
+    )
+
+
+def read_run(answer: Json) -> float:
+    """Read from `GET /jobs/:id/vertices/:id` when its state was restored in the last subtask."""
+    return max(
+        float(each["start-time"] + sum(each["status-duration"][name] for name in _BEFORE_RUNNING))
+        / 1000
+        for each in answer["subtasks"]
     )
 
 

@@ -25,6 +25,9 @@ checkpoint and waits for it. If not, the checkpoint would be old by the time of 
 A job of Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so
 for these versions Weir also sends the parallelism to the job, and sends it again whenever the job
 has lost it.
+
+Flink keeps the job's id, so Weir does not see when it stopped. Where Flink keeps a history of
+rescales (2.3, `web.adaptive-scheduler.rescale-history.size`), that says for how long.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from weir_operator.advise import flink_deployment
-from weir_operator.advise.flink import ExternalFlink, ScaledFlink
+from weir_operator.advise.flink import SUCCEEDED, ExternalFlink, FlinkRescale, ScaledFlink
 from weir_operator.advise.flink_deployment import FlinkDeployment
 from weir_operator.advise.view import ExternalJob
 from weir_operator.advise.watch import JobWatch
@@ -64,6 +67,9 @@ CHECKPOINT_LIMIT = 10.0
 FLOW_PERIOD = 15.0
 """Seconds for which a job is watched before it is scaled, until a record passes: a Flink that is
 not Weir's counts anew every 10 s."""
+
+CLOCKS_DIFFER = 1.0
+"""Seconds by which the JobManager's clock may be behind Weir's."""
 
 Vertices = Mapping[str, int]
 """Parallelism by vertex id."""
@@ -273,14 +279,63 @@ class InPlace:
             )
         return not _differences(job, wanted)
 
-    async def describe(self, wanted: Vertices) -> str:
-        """Return which vertices do not run as wanted, one sentence."""
+    async def describe(self, wanted: Vertices, *, since: float) -> str:
+        """Return which vertices do not run as wanted, one sentence.
+
+        Args:
+            wanted: The parallelism.
+            since: Unix time at which the change began.
+        """
         job = await self._watch.run()
         found = ", ".join(_differences(job, wanted)) or "all of its tasks ran too late"
+        rescales = await self._rescales(job.id, since=since)
+        newest = max(rescales, key=lambda each: each.started, default=None)
+        ended = f" (its newest rescale: {newest.reason or 'not ended'})" if newest else ""
         return (
-            f"Job {job.name!r} ({job.state.value}) does not run with the new parallelism: {found}; "
-            "check whether its cluster has enough slots, and the events of the FlinkDeployment"
+            f"Job {job.name!r} ({job.state.value}) does not run with the new parallelism: "
+            f"{found}{ended}; check whether its cluster has enough slots, and the events of the "
+            "FlinkDeployment"
         )
+
+    async def time_down(self, wanted: Vertices, *, since: float) -> float | None:
+        """Return the seconds from the stop of the job until all its tasks ran.
+
+        Returns `None` where Flink keeps no history of rescales, or where the change took several:
+        one of them may be the restart after a failure.
+
+        Args:
+            wanted: The parallelism with which it runs.
+            since: Unix time at which the change began.
+        """
+        flink, job = self._watch.flink, self._watch.job
+        if flink is None or job is None:
+            return None
+        rescales = await self._rescales(job.id, since=since)
+        made = [each for each in rescales if each.reason == SUCCEEDED]
+        if len(made) != 1:
+            return None
+        try:
+            details = await flink.rescale(job.id, made[0].id)
+            ran = [await flink.ran_at(job.id, vertex) for vertex in wanted]
+        except (TemporaryError, PermanentError) as error:
+            # The change has succeeded: only for how long the job was down stays unknown.
+            log.info("time of a rescale not read", failure=str(error))
+            return None
+        if details.stopped is None or details.parallelism != wanted:
+            return None
+        return max(ran) - details.stopped
+
+    async def _rescales(self, job_id: str, *, since: float) -> tuple[FlinkRescale, ...]:
+        """Return the rescales since a time, as far as Flink remembers them."""
+        if self._watch.flink is None:
+            return ()
+        try:
+            found = await self._watch.flink.rescales(job_id)
+        except (TemporaryError, PermanentError) as error:
+            # What else is known of the change must be said all the same.
+            log.info("history of rescales not read", failure=str(error))
+            return ()
+        return tuple(each for each in found if each.started >= since - CLOCKS_DIFFER)
 
 
 def _require_running(deployment: FlinkDeployment, *, is_back: bool = False) -> None:
@@ -418,7 +473,10 @@ class InPlaceRescaler(Rescaler):
 
         limit = self._settings.start_deadline + self._settings.submit_deadline
         if await self._until(runs, limit, period=1.0) is None:
-            raise PermanentError(await self._retried(lambda: self._in_place.describe(wanted)))
+            since = journal.created
+            raise PermanentError(
+                await self._retried(lambda: self._in_place.describe(wanted, since=since))
+            )
         await self._retried(lambda: self._watch.refresh(whole=True))
         first: Reading | None = None
 
@@ -432,4 +490,8 @@ class InPlaceRescaler(Rescaler):
             first = first or reading
             return reading.since(first)
 
-        return await self._verify_flow(journal, read)
+        end = await self._verify_flow(journal, read)
+        if end.step is not Step.DONE:
+            return end
+        down = await self._in_place.time_down(wanted, since=journal.created)
+        return end.model_copy(update={"down_for": down})

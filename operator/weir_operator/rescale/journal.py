@@ -149,6 +149,8 @@ class RescaleJournal(BaseModel):
     """TaskManagers that were added."""
     in_place: bool = False
     """The parallelism of an external job is changed where it runs; the job keeps its id."""
+    down_for: float | None = None
+    """Seconds for which that stopped the job; `None` where Flink does not say."""
     times: dict[str, float] = Field(default_factory=dict)
     """Unix time at which each step was reached, `Back` before the name on the way back."""
 
@@ -287,8 +289,11 @@ def gap_of(journal: RescaleJournal) -> float | None:
     """Return the seconds from the stopped job to the one that ran again; `None` if none stopped.
 
     From the savepoint's completion to every task running: what a sink sees is some tens of
-    milliseconds longer, and is measured where the job keeps a ledger.
+    milliseconds longer, and is measured where the job keeps a ledger. Of a change in place, the
+    seconds that Flink's history gives.
     """
+    if journal.in_place:
+        return journal.down_for
     times = journal.times
     stopped = times.get(str(Step.REMOVE)) if str(Step.STOP) in times else None
     if journal.kind is Kind.RECOVER:
@@ -300,12 +305,13 @@ def gap_of(journal: RescaleJournal) -> float | None:
 def summarise_change(change: RescaleJournal) -> str:
     """Return a change that has ended in a few words, with the seconds that it took.
 
-    Of an upgrade, also those for which the job was down: they are the longer part of it.
+    Of an upgrade and of a change in place, also those for which the job was down: an upgrade is
+    mostly that, and a change in place mostly a wait, while the job runs.
     """
     took = max(change.times.values(), default=change.created) - change.created
     moved = change.kind in (Kind.RESCALE, Kind.RESIZE, Kind.UPGRADE)
     difference = describe_difference(change.source, change.target) if moved else ""
     did = f"{_DID[change.kind]} {difference}".rstrip()
-    gap = gap_of(change) if change.kind is Kind.UPGRADE else None
+    gap = gap_of(change) if change.kind is Kind.UPGRADE or change.in_place else None
     down = "" if gap is None else f" (job down for {gap:.3g} s)"
     return f"{did}{_ENDS[change.step]} in {took:.3g} s{down}"

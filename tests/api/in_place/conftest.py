@@ -27,6 +27,7 @@ from weir_operator.advise.flink_deployment import PATH, read_flink_deployment
 from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
+from weir_operator.flink.versions import read_version
 
 collect_ignore = [] if "/1." in os.environ.get("WEIR_FLINK_HOME", "") else ["test_real_operator.py"]
 """The newest operator that runs here reads answers of Flink 1.x alone."""
@@ -225,11 +226,17 @@ async def adaptive_flink(request, tmp_path):
             "taskmanager.memory.managed.size": "0m",
             "taskmanager.cpu.cores": "2.0",
             "web.refresh-interval": "100",
+            "web.adaptive-scheduler.rescale-history.size": "10",  # since Flink 2.3
             "metrics.latency.interval": "200",
             "metrics.fetcher.update-interval": "1000",
         },
     ) as flink:
         yield flink
+
+
+async def keeps_rescale_history(rest):
+    """Return whether this Flink has a history of rescales, which `adaptive_flink` turns on."""
+    return read_version(await rest.version()) >= (2, 3)
 
 
 async def parallelism_of(rest, job=JOB):

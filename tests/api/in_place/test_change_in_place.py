@@ -7,6 +7,7 @@ import pytest
 from tests.api.in_place.conftest import (
     JOB,
     WithService,
+    keeps_rescale_history,
     parallelism_of,
     running_operator,
 )
@@ -27,7 +28,7 @@ from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.engine import EngineParts
-from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.journal import Kind, Step, gap_of, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(600)]
@@ -79,7 +80,7 @@ class Scaled:
         journal = plan(
             kind=Kind.RESCALE,
             reason="a test",
-            now=0.0,
+            now=SystemClock().now(),
             source=source,
             target={**source, **named},
             old_job=JOB,
@@ -119,8 +120,15 @@ async def test_a_job_is_scaled_out_and_in_and_every_record_counts_once(
 
         await scaled.to(count=3)
         await until(finished)
+        keeps_history = await keeps_rescale_history(rest)
         await scaled.watch.close()
 
+    down = [gap_of(each) for each in (out, in_)]
+    if keeps_history:
+        took = [each.times[str(Step.DONE)] - each.times[str(Step.SUBMIT)] for each in (out, in_)]
+        assert all(0 < (gap or 0) < limit for gap, limit in zip(down, took, strict=True)), down
+    else:
+        assert down == [None, None]
     # The vertices that one-to-one edges join move together; a window over all keys stays at 1.
     together = {name for name in first if name.split(":")[0] in ("count", "again", "work", "files")}
     assert len(together) >= 4
@@ -176,10 +184,12 @@ async def test_a_change_for_which_there_are_no_slots_is_taken_back(
         end = await scaled.to(count=6)
         left = await parallelism_of(rest)
         overrides = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
+        keeps_history = await keeps_rescale_history(rest)
         await scaled.watch.close()
 
     assert end.step is Step.ROLLED_BACK
     assert "of 6 subtasks" in (end.failure or "")
+    assert ("its newest rescale" in (end.failure or "")) is keeps_history
     assert set(left.values()) == {1, 2}
     assert set(overrides.values()) == {1, 2}
     (failed,) = scaled.kept.load().failed

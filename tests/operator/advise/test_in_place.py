@@ -12,6 +12,7 @@ from tests.operator.advise.fakes import FakeCluster
 from tests.operator.flink.builders import a_job, a_vertex
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, MemoryStatusStore
 from weir_operator.advise import in_place as in_place_module
+from weir_operator.advise.flink import FlinkRescale, RescaleDetails
 from weir_operator.advise.flink_deployment import PATH
 from weir_operator.advise.in_place import InPlace, InPlaceRescaler, NotRunningError
 from weir_operator.advise.watch import JobWatch
@@ -21,7 +22,7 @@ from weir_operator.flink.topology import group_vertices
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.journal import Kind, Step, gap_of, plan, summarise_change
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 
 ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
@@ -44,7 +45,8 @@ class Owner:
     def deploy(self, job: JobDetails | None) -> None:
         self.runs = job
 
-    flink = reference = None
+    flink: Any = None
+    reference = None
 
     async def run(self) -> JobDetails:
         if self.runs is None:
@@ -214,6 +216,95 @@ async def test_a_change_is_done_when_records_pass(change):
     end = await change.to_two()
 
     assert (end.step, end.flowed, end.no_record_seen) == (Step.DONE, True, False)
+
+
+class History:
+    """Flink with a history of rescales, each of which stopped the job at 100 s."""
+
+    def __init__(self, *rescales: FlinkRescale, count: int = 2, ran: float = 101.25) -> None:
+        self._rescales = rescales
+        self._parallelism = {"source": 1, "count": count}
+        self._ran = ran
+
+    async def rescales(self, job_id: str) -> tuple[FlinkRescale, ...]:
+        return self._rescales
+
+    async def rescale(self, job_id: str, rescale_id: str) -> RescaleDetails:
+        assert rescale_id == "at 30"
+        return RescaleDetails(stopped=100.0, parallelism=self._parallelism)
+
+    async def ran_at(self, job_id: str, vertex_id: str) -> float:
+        return self._ran if vertex_id == "count" else 100.5
+
+
+def a_rescale(started: float, reason: str = "SUCCEEDED") -> FlinkRescale:
+    return FlinkRescale(id=f"at {started:g}", started=started, reason=reason)
+
+
+async def test_a_change_says_how_long_its_rescale_kept_the_slowest_task_from_running(change):
+    grow(change)
+    change.owner.flink = History(
+        a_rescale(-100.0),  # before the change
+        a_rescale(20.0, reason="RESOURCE_REQUIREMENTS_UPDATED"),
+        a_rescale(30.0),
+    )
+
+    end = await change.to_two()
+
+    assert gap_of(end) == 1.25
+    assert summarise_change(end).endswith("(job down for 1.25 s)")
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        History(),
+        History(a_rescale(-100.0)),
+        History(a_rescale(30.0), count=1),
+        History(a_rescale(30.0), a_rescale(40.0)),  # one may be the restart after a failure
+    ],
+    ids=["no history", "before the change", "to another parallelism", "several"],
+)
+async def test_a_change_says_nothing_where_the_history_does_not_show_its_rescale(change, history):
+    grow(change)
+    change.owner.flink = history
+
+    end = await change.to_two()
+
+    assert end.step is Step.DONE
+    assert gap_of(end) is None
+    assert "down" not in summarise_change(end)
+
+
+@pytest.mark.parametrize(
+    ("rescales", "said"),
+    [
+        ([a_rescale(30.0, reason="EXCEPTION_OCCURRED")], "(its newest rescale: EXCEPTION_"),
+        ([a_rescale(30.0, reason="")], "(its newest rescale: not ended)"),
+        ([a_rescale(-100.0)], "count runs with 1 of 2 subtasks; check"),
+    ],
+)
+async def test_how_flink_ended_the_rescale_of_a_change_that_failed_is_said(change, rescales, said):
+    change.in_place.on_write = lambda wanted: change.owner.deploy(counting(1))
+    change.owner.flink = History(*rescales)
+
+    end = await change.to_two()
+
+    assert end.step is Step.ROLLED_BACK
+    assert said in (end.failure or "")
+
+
+async def test_a_history_that_cannot_be_read_fails_no_change(change, monkeypatch):
+    async def refuse(job_id: str) -> tuple[FlinkRescale, ...]:
+        raise PermanentError("a proxy answers 404 with a page")
+
+    grow(change)
+    change.owner.flink = History(a_rescale(30.0))
+    monkeypatch.setattr(change.owner.flink, "rescales", refuse)
+
+    end = await change.to_two()
+
+    assert (end.step, gap_of(end)) == (Step.DONE, None)
 
 
 async def test_records_that_stop_with_the_change_are_reported(change):
