@@ -15,8 +15,9 @@ import asyncio
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from benchmarks.cluster.cluster_job import ClusterJob, Wanted
 from benchmarks.cluster.place import open_place
@@ -47,8 +48,7 @@ RECOVERED_WITHIN = 180.0
 AFTERWARDS = 1.0
 """Seconds after a change in which the first record may still come."""
 
-_FAILURES = (RuntimeError, WeirError)
-"""What a change raises that fails."""
+Result = TypeVar("Result")
 
 FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
 HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
@@ -202,6 +202,16 @@ def _known(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
+async def _await_or_recover(job: ClusterJob, change: Awaitable[Result]) -> Result | None:
+    """Return what a change came to; of one that fails print why, and wait until the job runs."""
+    try:
+        return await change
+    except (RuntimeError, WeirError) as error:
+        print(error, file=sys.stderr)
+        await job.until_running(limit=RECOVERED_WITHIN)
+        return None
+
+
 async def _move(
     job: ClusterJob,
     moved: Deployments,
@@ -212,24 +222,20 @@ async def _move(
 ) -> None:
     """Go to `moved` and back, `times` changes in all; Flink alone restarts the job after each."""
     for turn in range(times):
-        try:
-            ends.append(await job.change(HOME if turn % 2 else moved))
+        end = await _await_or_recover(job, job.change(HOME if turn % 2 else moved))
+        if end is not None:
+            ends.append(end)
             await asyncio.sleep(PAUSE)
-            alone.append(await job.restart_by_flink_alone(job.spec))
-        except _FAILURES as error:
-            print(error, file=sys.stderr)
-            await job.until_running(limit=RECOVERED_WITHIN)
+            restart = await _await_or_recover(job, job.restart_by_flink_alone(job.spec))
+            if restart is not None:
+                alone.append(restart)
         await asyncio.sleep(PAUSE)
 
 
 async def _upgrade(job: ClusterJob, done: _Done) -> None:
     for number in range(UPGRADES):
-        try:
-            end = await job.upgrade(str(number))
-        except _FAILURES as error:
-            print(error, file=sys.stderr)
-            await job.until_running(limit=RECOVERED_WITHIN)
-        else:
+        end = await _await_or_recover(job, job.upgrade(str(number)))
+        if end is not None:
             sentence = summarise_change(end)  # what the status has as its last action
             events = [each.message for each in job.events if each.reason == "UpgradeDone"]
             done.upgraded.append(end)
@@ -250,13 +256,11 @@ async def _two_more() -> list[Figure]:
         await asyncio.sleep(WARM_UP)
         for _ in range(TWO_MORE_TIMES):
             await asyncio.sleep(PAUSE)
-            try:
-                ends.append(await job.change(target))
+            end = await _await_or_recover(job, job.change(target))
+            if end is not None:
+                ends.append(end)
                 await asyncio.sleep(PAUSE)
-                await job.change(HOME)
-            except _FAILURES as error:
-                print(error, file=sys.stderr)
-                await job.until_running(limit=RECOVERED_WITHIN)
+                await _await_or_recover(job, job.change(HOME))
         ledger = await job.finish()
     if not ends:
         return [Figure("two replicas more: changes that came to their end", 0)]
