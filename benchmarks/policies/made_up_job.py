@@ -138,9 +138,9 @@ def write_blocks(series: Sequence[MadeUpSeries], folder: Path) -> None:
 
 
 @contextmanager
-def serving(folder: Path, *switches: str) -> Iterator[str]:
+def serving(folder: Path, *switches: str, configuration: str = "{}\n") -> Iterator[str]:
     """Run Prometheus over `folder/tsdb` while the block runs; yields its address."""
-    (folder / "prometheus.yml").write_text("{}\n")
+    (folder / "prometheus.yml").write_text(configuration)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"127.0.0.1:{listener.getsockname()[1]}"
     command = [

@@ -167,6 +167,11 @@ TRACES = ("taxi", "tweets", CROWD)
 DEVELOPMENT_TRACES = ("taxi-morning", "tweets-morning", STEPS)
 
 
+def count_slots(app: App) -> int:
+    """Return how many TaskManagers, of one slot each, run the job at its widest."""
+    return MAX_REPLICAS * len(app.work) + len(ENDS)
+
+
 def make_rates(kind: str, lines: int) -> Trace:
     """Return rates as shares of the peak; a line, `INTERVAL` long, is a minute of the trace."""
     line = np.arange(lines)

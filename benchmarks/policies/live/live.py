@@ -4,6 +4,7 @@
 - `policies` (1 h): policies of the papers, those that learn trained before.
 - `match` (12 min for a pair): Weir out of the box against Flink's own autoscaler; how they are
   judged is in [match.py](../../benchmarks/policies/live/match.py).
+- `estimate` (22 min for a pair): `weir estimate` against what came in the stretch that followed.
 
 Each has a result of its own.
 """
@@ -14,16 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from benchmarks.policies.live import match, night, policies
+from benchmarks.policies.live import estimated, match, night, policies, series
 from benchmarks.results import FOLDER
 
-ABOUT = "policies on real Flink: a night, the papers' policies, Flink's own autoscaler (LIVE_PART)"
-DURATION = "night 25 min, policies 1 h, match 12 min for each of 27 pairs"
+ABOUT = "on real Flink (LIVE_PART): a night, policies of papers, Flink's own autoscaler, estimates"
+DURATION = "night 25 min, policies 1 h, match 12 min for each of 27 pairs, estimate 22 min for 9"
 
 PARTS: Mapping[str, Callable[[], Sequence[Figure]]] = {
     "night": night.run,
     "policies": policies.run,
     "match": match.run,
+    "estimate": estimated.run,
 }
 
 
@@ -37,4 +39,4 @@ def result_path() -> Path:
 
 
 def _part() -> str:
-    return match.chosen("LIVE_PART", PARTS)
+    return series.chosen("LIVE_PART", PARTS)

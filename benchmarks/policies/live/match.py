@@ -37,64 +37,48 @@ import math
 import os
 import shutil
 import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from benchmarks.figures import Figure, no_records
-from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
+from benchmarks.flink.flink_autoscaler import build_autoscaler
 from benchmarks.flink.ledger import read_arrivals, read_start
-from benchmarks.flink.plain_flink import PlainFlink
-from benchmarks.policies.live.in_place import run_weir_in_place
 from benchmarks.policies.live.jobs import (
     APPS,
     DEVELOPMENT,
     DEVELOPMENT_TRACES,
-    ENDS,
-    FASTER,
     INTERVAL,
-    MAX_REPLICAS,
-    MEMORY,
     TRACES,
     App,
-    autoscaler_settings,
-    describe,
-    flink_configuration,
     job_arguments,
     make_rates,
     price_of,
 )
 from benchmarks.policies.live.judging import Compared, difference, judge, mean_over_time, ratio
 from benchmarks.policies.live.processors import account
-from benchmarks.policies.live.quotas import Limited, find_replicas, keep_quotas
-from benchmarks.policies.live.weir_local import run_weir_local
-from benchmarks.registry import BenchmarkError
+from benchmarks.policies.live.series import (
+    chosen,
+    max_pairs,
+    require_one_policy,
+    run_on_a_quiet_machine,
+)
+from benchmarks.policies.live.sides import run_in_place, run_weir
 from benchmarks.results import (
     BUILD,
     begin,
-    find_commit,
     load_outcomes,
     measured_trees,
     store_outcome,
 )
 from benchmarks.results import FOLDER as RESULTS
-from benchmarks.spawned import call_repeatedly
-from weir_operator.advise.flink import ExternalFlink
-from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.process.process import compile_default_policy
-from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.flink.answers import JobDetails
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.jars import build_example
-from weir_operator.flink.rest import FlinkRest
 from weir_operator.loop.run_recorder import read_ledger
-from weir_operator.runtime.processes.folders import AppFolder
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.traces import write_trace
 
@@ -103,22 +87,11 @@ SIDES = (WEIR, IN_PLACE, AUTOSCALER)
 FORMS = {"pools": WEIR, "in-place": IN_PLACE}
 REPEATS = 3
 SECONDS = 300
-AFTERWARDS = 15
-"""Seconds after the last interval that is judged, in which its records may still come out."""
-SAMPLE_PERIOD = 0.5
-"""Seconds between two samples of what is requested."""
-LIMIT = 150.0
-"""Seconds for a job to begin, and for it to stop."""
 VIOLATIONS, COST = 0.5, 1.0
 """Goals: at most so much of the autoscaler's."""
 LATER_VIOLATIONS, LATER_COST = 1.0, 0.95
 """Goals of the second halves: at most so many points more, and so much of its cost."""
 RESTARTS = 1.0
-MAX_OTHERS = 0.02
-"""Share of the processors' time that other processes may use beside a run."""
-MAX_ATTEMPTS = 3
-JOB = "1" * 32
-STOP = "2" * 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,8 +173,8 @@ def run() -> list[Figure]:
     series, ours = SERIES[chosen("LIVE_SERIES", SERIES)], FORMS[chosen("LIVE_FORM", FORMS)]
     kept = load_outcomes(series.folder, MatchOutcome)
     if series is SERIES["judged"]:
-        _require_one_policy(kept)
-    pairs = list(islice(missing_pairs(series, ours, kept), _most_pairs()))
+        require_one_policy(kept)
+    pairs = list(islice(missing_pairs(series, ours, kept), max_pairs()))
     autoscaler = build_autoscaler()
     compile_default_policy()  # as a controller that is installed has
     for app in series.apps.values():
@@ -224,23 +197,6 @@ def result_path() -> Path:
     return BUILD / "live-development" / name
 
 
-def _most_pairs() -> int | None:
-    """Return how many pairs a call may make; `None` is all that are missing."""
-    text = os.environ.get("LIVE_PAIRS")
-    if text is not None and not text.isdecimal():
-        raise BenchmarkError(f"LIVE_PAIRS: expected a number of pairs, got {text!r}")
-    return None if text is None else int(text)
-
-
-def chosen(variable: str, known: Iterable[str]) -> str:
-    """Return what a variable names; the first of those that are known by default."""
-    names = list(known)
-    name = os.environ.get(variable, names[0])
-    if name not in names:
-        raise BenchmarkError(f"{variable}: expected one of {', '.join(names)}, got {name!r}")
-    return name
-
-
 def missing_pairs(
     series: Series, ours: str, kept: Sequence[MatchOutcome]
 ) -> Iterator[tuple[tuple[str, str, int], list[str]]]:
@@ -254,34 +210,6 @@ def missing_pairs(
             yield (job, trace, repeat), sides
 
 
-def _require_one_policy(kept: Sequence[MatchOutcome]) -> None:
-    """Refuse to mix runs of several policies, or of code that is in no commit."""
-    commit = find_commit()
-    if commit is None or commit.endswith("-dirty"):
-        raise BenchmarkError("Expected all code to be committed, got changes: commit them first")
-    now = measured_trees("policies")["policies"]
-    if any(each.trees["policies"] != now for each in kept):
-        raise BenchmarkError(
-            "Expected the policies with which the series was begun, got others: begin another "
-            "series, in a folder of its own"
-        )
-
-
-def run_on_a_quiet_machine(run_once: Callable[[], MatchOutcome]) -> MatchOutcome:
-    """Run until the machine was quiet enough; what ran on a busy one is not kept."""
-    shares: list[str] = []
-    while len(shares) < MAX_ATTEMPTS:
-        outcome = run_once()
-        if outcome.others <= MAX_OTHERS:
-            return outcome
-        shares.append(f"{outcome.others:.1%}")
-    raise BenchmarkError(
-        f"Expected other processes to use at most {MAX_OTHERS:.0%} of the processors' time, got "
-        f"{', '.join(shares)} in {MAX_ATTEMPTS} attempts: run it while the machine does nothing "
-        "else"
-    )
-
-
 def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
     intervals = SECONDS // INTERVAL
     folder = BUILD / "live-match" / f"{app.name}-{trace}-{repeat}-{SIDES.index(side)}"
@@ -293,10 +221,11 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
     begun = begin()
     with account() as use:
         if side == WEIR:
-            samples = _run_weir(app, arguments, folder)
+            samples = run_weir(app, arguments, folder, seconds=SECONDS)
         else:
+            jar = None if side == IN_PLACE else autoscaler
             samples = asyncio.run(
-                _run_in_place(app, arguments, folder, None if side == IN_PLACE else autoscaler)
+                run_in_place(app, arguments, folder, seconds=SECONDS, autoscaler=jar)
             )
         load, used = os.getloadavg()[1], use()
     start = read_start(out)
@@ -332,112 +261,6 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
         missing=judged.missing,
         wrong=None if lost is None or doubled is None else lost + doubled,
     )
-
-
-Samples = Sequence[tuple[float, float]]
-"""Unix seconds, and the replicas that are requested from then on."""
-
-
-def _run_weir(app: App, arguments: list[str], folder: Path) -> Samples:
-    manifest = folder / "streamapp.yaml"
-    manifest.write_text(yaml.safe_dump(describe(app, arguments=arguments), sort_keys=False))
-    state = folder / "state"
-    states = AppFolder(state / f"default.{app.name}")
-    states.path.mkdir(parents=True)
-    with (
-        keep_quotas(partial(find_replicas, states, operators=app.work)),
-        _sample_replicas(states) as samples,
-    ):
-        run_weir_local(
-            manifest,
-            seconds=SECONDS + AFTERWARDS,
-            state=state,
-            ledger=folder / "out" if app.ledger else None,
-        )
-    return samples
-
-
-@contextmanager
-def _sample_replicas(app: AppFolder) -> Iterator[list[tuple[float, float]]]:
-    """Give a list to which the number of TaskManagers that live is added, again and again."""
-    samples: list[tuple[float, float]] = []
-
-    def sample() -> None:
-        if (app.path / "tm").is_dir():
-            alive = sum(each.alive() is not None for each in app.task_managers())
-            samples.append((time.time(), alive))
-
-    with call_repeatedly(sample, period=SAMPLE_PERIOD, name="replicas"):
-        yield samples
-
-
-async def _run_in_place(
-    app: App, arguments: list[str], folder: Path, autoscaler: Path | None
-) -> Samples:
-    """Run the job on a Flink that has all slots, scaled by the autoscaler or, without it, Weir."""
-    clock = SystemClock()
-    samples: list[tuple[float, float]] = []
-    flink = PlainFlink(
-        folder=folder / "flink",
-        memory=MEMORY,
-        job_manager_memory=MEMORY,
-        count=MAX_REPLICAS * len(app.work) + len(ENDS),
-        user=flink_configuration(app, folder),
-    )
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(flink)
-        stack.enter_context(keep_quotas(partial(_find_task_managers, flink, app)))
-        rest = await stack.enter_async_context(FlinkRest(flink.url))
-        external = await stack.enter_async_context(ExternalFlink(flink.url))
-        jar = await rest.upload_jar(str(build_example(app.example)))
-        await rest.run_jar(jar, job_id=JOB, entry_class=app.entry_class, arguments=arguments)
-
-        async def find_job() -> JobDetails | None:
-            found = await rest.job(JOB)
-            return found if found is not None and found.runs else None
-
-        async def find_start() -> float | None:
-            return read_start(folder / "out")
-
-        job = await wait_until(find_job, clock=clock, timeout=LIMIT)
-        begun = await wait_until(find_start, clock=clock, timeout=LIMIT)
-        if job is None or begun is None:
-            raise TemporaryError(f"Expected {app.name} to run within {LIMIT:g} s: see {folder}")
-        if autoscaler is None:
-            beside = run_weir_in_place(app, job, folder / "weir", port=flink.ports[0])
-        else:
-            ends = [each.id for each in job.vertices if not each.name.startswith(tuple(app.work))]
-            beside = run_autoscaler(
-                autoscaler,
-                folder / "autoscaler",
-                port=flink.ports[0],
-                job_id=JOB,
-                faster=FASTER,
-                settings=autoscaler_settings(ends),
-            )
-        async with beside as check:
-            while clock.now() < begun + SECONDS + AFTERWARDS:
-                with suppress(TemporaryError):  # no answer in time: what was asked for last holds
-                    wanted = await external.requirements(JOB)
-                    samples.append((clock.now(), sum(wanted.values())))
-                await clock.sleep(SAMPLE_PERIOD)
-                check()
-
-        async def is_stopped() -> bool | None:
-            status = await rest.savepoint_status(JOB, STOP)
-            return (status is not None and not status.in_progress) or None
-
-        # A job that cannot be stopped has no ledger as of one checkpoint, which the outcome says.
-        with suppress(WeirError):
-            await rest.stop_with_savepoint(JOB, trigger_id=STOP)
-            await wait_until(is_stopped, clock=clock, timeout=LIMIT)
-    return samples
-
-
-def _find_task_managers(flink: PlainFlink, app: App) -> Iterator[Limited]:
-    """Yield every TaskManager: each may run any of the operators."""
-    for name, identity in flink.task_managers().items():
-        yield Limited(id=name, pid=identity.pid, operators=tuple(app.work), speed=1.0)
 
 
 Pair = tuple[MatchOutcome, MatchOutcome]

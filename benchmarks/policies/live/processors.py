@@ -22,42 +22,47 @@ REMOVED_WITHIN = 10.0
 """Seconds for a group to be removed; one that is left does no harm."""
 
 
+_MACHINE = CONTROLLERS / ACCOUNTING
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Use:
     """Shares of the time of all processors, in [0, 1]."""
 
     run: float
+    """That of this process and of all that it started."""
     others: float
-    """That of processes which the run did not start, and of the kernel."""
+    """That of the other processes, and of the kernel."""
 
 
 @contextmanager
 def account() -> Iterator[Callable[[], Use]]:
-    """Count this process, and what it starts while the block runs; give what tells the use so far.
+    """Count what this process, and all that it starts in the block, use of the processors.
 
-    What is left at the end of the block goes back to the group of before.
+    Gives a function that returns the use since the block began.
+
+    Raises:
+        QuotaError: The machine has no accounting controller of cgroups version 1.
     """
     before = own_group(ACCOUNTING)
     group = before / f"weir-live-{time.time_ns()}"
     group.mkdir()
-    _move(os.getpid(), group)
-    began, all_before, run_before = time.monotonic(), _seconds(_MACHINE), _seconds(group)
-
-    def use() -> Use:
-        available = (time.monotonic() - began) * (os.cpu_count() or 1)
-        run = _seconds(group) - run_before
-        everything = _seconds(_MACHINE) - all_before
-        return Use(run=run / available, others=max(0.0, everything - run) / available)
-
     try:
+        _move(os.getpid(), group)
+        began, all_before, run_before = time.monotonic(), _seconds(_MACHINE), _seconds(group)
+
+        def use() -> Use:
+            available = (time.monotonic() - began) * (os.cpu_count() or 1)
+            run = _seconds(group) - run_before
+            # The two counters are not read at the same moment.
+            others = max(0.0, _seconds(_MACHINE) - all_before - run)
+            return Use(run=run / available, others=others / available)
+
         yield use
     finally:
         deadline = time.monotonic() + REMOVED_WITHIN
         while not _remove(group, before) and time.monotonic() < deadline:
             time.sleep(0.1)
-
-
-_MACHINE = CONTROLLERS / ACCOUNTING
 
 
 def _remove(group: Path, before: Path) -> bool:

@@ -26,7 +26,6 @@ from benchmarks.policies.live.match import (
     AUTOSCALER,
     FORMS,
     IN_PLACE,
-    MAX_OTHERS,
     SERIES,
     WEIR,
     MatchOutcome,
@@ -34,7 +33,6 @@ from benchmarks.policies.live.match import (
     missing_pairs,
     pairs_of,
     run,
-    run_on_a_quiet_machine,
 )
 from benchmarks.policies.live.processors import ACCOUNTING, account
 from benchmarks.policies.live.quotas import (
@@ -43,6 +41,7 @@ from benchmarks.policies.live.quotas import (
     MIN_QUOTA,
     limit_of,
 )
+from benchmarks.policies.live.series import MAX_OTHERS, run_on_a_quiet_machine
 from benchmarks.registry import BenchmarkError
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.managers import ApplicationManager, Fallback
