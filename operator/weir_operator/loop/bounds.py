@@ -508,8 +508,10 @@ class CostCap:
 
     def refuse(self, target: Deployments, current: Deployments) -> str | None:
         """Return why a change costs too much, one sentence; `None` where it does not."""
+        if self._limit is None:  # the cost of all operators would be added up for each of them
+            return None
         cost = self.cost_of(target)
-        if self._limit is None or cost <= max(self._limit * CHEAPER, self.cost_of(current)):
+        if cost <= max(self._limit * CHEAPER, self.cost_of(current)):
             return None
         return (
             f"Denied: the StreamApp would cost {cost:.4g} per hour, and objective.maxCostPerHour"
