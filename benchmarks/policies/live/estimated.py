@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice, pairwise, product
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,6 @@ from pydantic import TypeAdapter
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.flink_autoscaler import build_autoscaler
-from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.policies.live.jobs import (
     APPS,
     FASTER,
@@ -50,13 +49,18 @@ from benchmarks.policies.live.jobs import (
     TRACES,
     App,
     count_slots,
-    job_arguments,
     make_rates,
 )
-from benchmarks.policies.live.judging import judge, mean_over_time
 from benchmarks.policies.live.processors import account
 from benchmarks.policies.live.series import max_pairs, require_one_policy, run_on_a_quiet_machine
-from benchmarks.policies.live.sides import Samples, run_in_place, run_weir
+from benchmarks.policies.live.sides import (
+    Samples,
+    judge_run,
+    prepare,
+    run_in_place,
+    run_weir,
+    start_of,
+)
 from benchmarks.policies.made_up_job import BEGIN, MadeUpSeries, serving, write_blocks
 from benchmarks.results import (
     BUILD,
@@ -74,7 +78,7 @@ from weir_operator.limits import Json
 from weir_operator.runtime.processes.processes import LOOPBACK, free_ports
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.bill.metrics import is_wanted
-from weir_simulator.traces import Trace, write_trace
+from weir_simulator.traces import Trace
 
 FIRST, NEXT = 900, 300
 """Seconds of the stretch that is estimated from, and of the one that follows."""
@@ -210,7 +214,7 @@ def _observe(
     app: App, rates: Trace, folder: Path, autoscaler: Path, *, seconds: int
 ) -> tuple[Run, list[MadeUpSeries]]:
     """Run the job under Flink's autoscaler; return what came, and what Prometheus has of it."""
-    arguments = _prepare(app, rates, folder, seed=1)
+    arguments = prepare(app, rates, folder, seed=1)
     ports = free_ports(count_slots(app) + 1)  # and the JobManager
     listed = ",".join(map(str, ports))
     reporter = {
@@ -235,7 +239,7 @@ def _observe(
                 app, arguments, folder, seconds=seconds, autoscaler=autoscaler, more=reporter
             )
         )
-    start = _start_of(folder, app)
+    start = start_of(app, folder)
     command = [
         "promtool",
         "tsdb",
@@ -250,45 +254,21 @@ def _observe(
         raise TemporaryError(
             f"Expected metrics of {app.name} in Prometheus, got none: see {folder}"
         )
-    return _judge(app, folder, samples, start=start, seconds=seconds), series
+    return _sum_up(app, folder, samples, seconds=seconds), series
 
 
 def _run_weir(app: App, rates: Trace, folder: Path, *, seconds: int) -> Run:
-    arguments = _prepare(app, rates, folder, seed=2)
+    arguments = prepare(app, rates, folder, seed=2)
     samples = run_weir(app, arguments, folder, seconds=seconds)
-    return _judge(app, folder, samples, start=_start_of(folder, app), seconds=seconds)
+    return _sum_up(app, folder, samples, seconds=seconds)
 
 
-def _prepare(app: App, rates: Trace, folder: Path, *, seed: int) -> list[str]:
-    out, trace = folder / "out", folder / "trace.txt"
-    out.mkdir(parents=True)
-    write_trace(trace, rates)
-    return job_arguments(app, trace=trace, out=out, seed=seed)
-
-
-def _start_of(folder: Path, app: App) -> float:
-    start = read_start(folder / "out")
-    if start is None:
-        raise TemporaryError(f"Expected {app.name} to begin, got no record: see {folder}")
-    return start
-
-
-def _judge(app: App, folder: Path, samples: Samples, *, start: float, seconds: int) -> Run:
-    intervals = seconds // INTERVAL
-    judged = judge(
-        read_arrivals(folder / "out"),
-        start=start,
-        interval=INTERVAL,
-        intervals=intervals,
-        bound=Duration(app.bound).seconds,
-    )
-    edges = pairwise(start + INTERVAL * number for number in range(intervals + 1))
-    replicas = [mean_over_time(samples, begin=low, end=high) for low, high in edges]
+def _sum_up(app: App, folder: Path, samples: Samples, *, seconds: int) -> Run:
+    found = judge_run(app, folder, samples, seconds=seconds)
     return Run(
-        cost=TASK_MANAGER * statistics.fmean(replicas),
-        over=statistics.fmean(judged.late),
-        # A file for each attempt of the sink.
-        restarts=len(list((folder / "out").glob("raw-*.csv"))) - 1,
+        cost=TASK_MANAGER * statistics.fmean(found.replicas),
+        over=statistics.fmean(found.judged.late),
+        restarts=found.restarts,
     )
 
 

@@ -40,13 +40,12 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice, pairwise, product
+from itertools import islice, product
 from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.figures import Figure, no_records
 from benchmarks.flink.flink_autoscaler import build_autoscaler
-from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.policies.live.jobs import (
     APPS,
     DEVELOPMENT,
@@ -54,11 +53,10 @@ from benchmarks.policies.live.jobs import (
     INTERVAL,
     TRACES,
     App,
-    job_arguments,
     make_rates,
     price_of,
 )
-from benchmarks.policies.live.judging import Compared, difference, judge, mean_over_time, ratio
+from benchmarks.policies.live.judging import Compared, difference, ratio
 from benchmarks.policies.live.processors import account
 from benchmarks.policies.live.series import (
     chosen,
@@ -66,7 +64,7 @@ from benchmarks.policies.live.series import (
     require_one_policy,
     run_on_a_quiet_machine,
 )
-from benchmarks.policies.live.sides import run_in_place, run_weir
+from benchmarks.policies.live.sides import judge_run, prepare, run_in_place, run_weir
 from benchmarks.results import (
     BUILD,
     begin,
@@ -76,11 +74,8 @@ from benchmarks.results import (
 )
 from benchmarks.results import FOLDER as RESULTS
 from weir_operator.cluster.process.process import compile_default_policy
-from weir_operator.errors import TemporaryError
 from weir_operator.flink.jars import build_example
 from weir_operator.loop.run_recorder import read_ledger
-from weir_operator.streamapp.quantities import Duration
-from weir_simulator.traces import write_trace
 
 WEIR, IN_PLACE, AUTOSCALER = "Weir", "Weir in place", "Flink's autoscaler"
 SIDES = (WEIR, IN_PLACE, AUTOSCALER)
@@ -211,13 +206,9 @@ def missing_pairs(
 
 
 def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
-    intervals = SECONDS // INTERVAL
     folder = BUILD / "live-match" / f"{app.name}-{trace}-{repeat}-{SIDES.index(side)}"
     shutil.rmtree(folder, ignore_errors=True)
-    out, rates = folder / "out", folder / "trace.txt"
-    out.mkdir(parents=True)
-    write_trace(rates, make_rates(trace, intervals))
-    arguments = job_arguments(app, trace=rates, out=out, seed=repeat)
+    arguments = prepare(app, make_rates(trace, SECONDS // INTERVAL), folder, seed=repeat)
     begun = begin()
     with account() as use:
         if side == WEIR:
@@ -228,18 +219,8 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
                 run_in_place(app, arguments, folder, seconds=SECONDS, autoscaler=jar)
             )
         load, used = os.getloadavg()[1], use()
-    start = read_start(out)
-    if start is None:
-        raise TemporaryError(f"Expected {app.name} to begin, got no record: see {folder}")
-    judged = judge(
-        read_arrivals(out),
-        start=start,
-        interval=INTERVAL,
-        intervals=intervals,
-        bound=Duration(app.bound).seconds,
-    )
-    edges = pairwise(start + INTERVAL * number for number in range(intervals + 1))
-    _, _, lost, doubled = read_ledger(out)
+    found = judge_run(app, folder, samples, seconds=SECONDS)
+    _, _, lost, doubled = read_ledger(folder / "out")
     return MatchOutcome(
         job=app.name,
         trace=trace,
@@ -251,14 +232,11 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
         load=round(load, 2),
         used=round(used.run, 4),
         others=round(used.others, 4),
-        late=judged.late,
-        replicas=[
-            round(mean_over_time(samples, begin=first, end=last), 3) for first, last in edges
-        ],
-        # A file for each attempt of the sink.
-        restarts=len(list(out.glob("raw-*.csv"))) - 1,
-        doubled=judged.doubled,
-        missing=judged.missing,
+        late=found.judged.late,
+        replicas=[round(each, 3) for each in found.replicas],
+        restarts=found.restarts,
+        doubled=found.judged.doubled,
+        missing=found.judged.missing,
         wrong=None if lost is None or doubled is None else lost + doubled,
     )
 

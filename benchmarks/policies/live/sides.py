@@ -1,4 +1,4 @@
-"""A job of the match on real Flink for a time: with Weir's pools, or scaled in place.
+"""A job of the match on real Flink for a time, with Weir's pools or scaled in place; and judged.
 
 What is requested is sampled meanwhile: of Weir with pools, every TaskManager that lives; in place,
 the slots that Flink is asked for.
@@ -9,25 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
 import yaml
 
 from benchmarks.flink.flink_autoscaler import run_autoscaler
-from benchmarks.flink.ledger import read_start
+from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.policies.live.in_place import run_weir_in_place
 from benchmarks.policies.live.jobs import (
     FASTER,
+    INTERVAL,
     MEMORY,
     App,
     autoscaler_settings,
     count_slots,
     describe,
     flink_configuration,
+    job_arguments,
 )
+from benchmarks.policies.live.judging import Judged, judge, mean_over_time
 from benchmarks.policies.live.quotas import Limited, find_replicas, keep_quotas
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.spawned import call_repeatedly
@@ -38,6 +43,8 @@ from weir_operator.flink.answers import JobDetails
 from weir_operator.flink.jars import build_example
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.processes.folders import AppFolder
+from weir_operator.streamapp.quantities import Duration
+from weir_simulator.traces import Trace, write_trace
 
 AFTERWARDS = 15
 """Seconds after the last interval that is judged, in which its records may still come out."""
@@ -169,3 +176,52 @@ def _find_task_managers(flink: PlainFlink, app: App) -> Iterator[Limited]:
     """Yield every TaskManager: each may run any of the operators."""
     for name, identity in flink.task_managers().items():
         yield Limited(id=name, pid=identity.pid, operators=tuple(app.work), speed=1.0)
+
+
+def prepare(app: App, rates: Trace, folder: Path, *, seed: int) -> list[str]:
+    """Write a run's trace into its folder; return the arguments of the program."""
+    out, trace = folder / "out", folder / "trace.txt"
+    out.mkdir(parents=True)
+    write_trace(trace, rates)
+    return job_arguments(app, trace=trace, out=out, seed=seed)
+
+
+def start_of(app: App, folder: Path) -> float:
+    """Return when the job's first record was due, Unix seconds.
+
+    Raises:
+        TemporaryError: There was none.
+    """
+    start = read_start(folder / "out")
+    if start is None:
+        raise TemporaryError(f"Expected {app.name} to begin, got no record: see {folder}")
+    return start
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedRun:
+    """What a run's folder and the samples of what it requested say."""
+
+    judged: Judged
+    replicas: Sequence[float]
+    """Of each interval, those requested on average."""
+    restarts: int
+
+
+def judge_run(app: App, folder: Path, samples: Samples, *, seconds: int) -> JudgedRun:
+    """Judge a run of so many seconds by its intervals."""
+    start, intervals = start_of(app, folder), seconds // INTERVAL
+    judged = judge(
+        read_arrivals(folder / "out"),
+        start=start,
+        interval=INTERVAL,
+        intervals=intervals,
+        bound=Duration(app.bound).seconds,
+    )
+    edges = pairwise(start + INTERVAL * number for number in range(intervals + 1))
+    return JudgedRun(
+        judged=judged,
+        replicas=[mean_over_time(samples, begin=first, end=last) for first, last in edges],
+        # A file for each attempt of the sink.
+        restarts=len(list((folder / "out").glob("raw-*.csv"))) - 1,
+    )
