@@ -6,9 +6,12 @@ the floor where a window is open and fewer run.
 Limit on cost: every case has `PART_PAID` of what the cheapest deployment for its highest rate
 costs. The planner's violations are compared with those of the best deployment under the limit,
 chosen again in every interval by somebody who knows the rate, with restarts free and no backlog: an
-interval violates where no deployment under the limit keeps the bound. As what an overload leaves
-waiting exceeds the bound for longer, and a wrong model shares money wrongly, the same cases stand
-beside it in steady state with an exact model.
+interval violates where no deployment under the limit keeps the bound.
+
+No run can be that good: what an overload leaves waiting exceeds the bound for longer. So two more
+comparisons stand beside it: the same cases in steady state with an exact model, and the fixed
+deployment that carries the highest rate under the limit, chosen in hindsight and run through the
+same world, in which records wait.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most, count
 from benchmarks.policies.clairvoyant import efficient_deployments
 from benchmarks.policies.first_hours import ARRIVALS, DATAFLOWS, WORLDS, Case, describe
-from weir_policies.model.arrays import Floats
+from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import OperatorModel
 from weir_simulator.arrivals import arrival_rates
@@ -94,10 +97,15 @@ def measure_caps() -> Iterator[Figure]:
         f"limit on cost, in steady state with an exact model: {goal}",
         [each.ours <= each.limit for each in steady],
     )
+    yield count(
+        "limit on cost: cases with at most 1.1 times the violations of the best fixed deployment,"
+        " in whose run records wait, too, and 1 %",
+        [each.ours <= allow(each.fixed, each.intervals) for each in found],
+    )
     for case, each in zip(cases, found, strict=True):
         yield Figure(
-            f"limit on cost, {case}: violations (the best has {each.best}, goal at most"
-            f" {each.limit:.0f})",
+            f"limit on cost, {case}: violations (the best has {each.best}, the best fixed"
+            f" {each.fixed}, goal at most {each.limit:.0f})",
             each.ours,
             "intervals",
         )
@@ -111,7 +119,18 @@ class _Compared:
     """That cost more than the limit, though no change was under way."""
     ours: int
     best: int
-    limit: float
+    fixed: int
+    """In the run of the best fixed deployment."""
+    intervals: int
+
+    @property
+    def limit(self) -> float:
+        return allow(self.best, self.intervals)
+
+
+def allow(violations: int, intervals: int) -> float:
+    """Return how many violations are allowed beside those of another run of so many intervals."""
+    return MORE * violations + ALLOWED * intervals
 
 
 def _compare(experiment: Experiment) -> _Compared:
@@ -120,13 +139,37 @@ def _compare(experiment: Experiment) -> _Compared:
     history = simulate(experiment, seed=SEED, policy="planner", history=True).history
     settled = ~find_changing(history, experiment)
     rates = arrival_rates(experiment.trace)
-    best = int(np.sum(rates > most_carried(experiment, money, float(rates.max()))))
+    carried = most_carried(experiment, money, float(rates.max()))
+    fixed = simulate(fix(experiment, money, carried), seed=SEED, policy="queueing", history=True)
     return _Compared(
         above=int(np.sum(settled & (history[:, AT_PRICE] > money * (1 + 1e-9)))),
-        ours=int(np.sum(history[:, AT_TIME] > experiment.objective.response_time)),
-        best=best,
-        limit=MORE * best + ALLOWED * len(history),
+        ours=_count_violations(history, experiment),
+        best=int(np.sum(rates > carried)),
+        fixed=_count_violations(fixed.history, experiment),
+        intervals=len(history),
     )
+
+
+def _count_violations(history: Floats, experiment: Experiment) -> int:
+    return int(np.sum(history[:, AT_TIME] > experiment.objective.response_time))
+
+
+def fix(experiment: Experiment, money: float, rate: float) -> Experiment:
+    """Return the experiment with one deployment only: the fastest under a limit at a rate."""
+    _, deployments = find_fastest(experiment, money, rate)
+    operators = []
+    for operator, counts in zip(experiment.operators, deployments, strict=True):
+        [(pool, replicas)] = [
+            (each.pool_name, count)
+            for each, count in zip(experiment.node_types, counts, strict=True)
+            if count
+        ]
+        operators.append(
+            operator.model_copy(
+                update={"pools": (pool,), "min_replicas": replicas, "max_replicas": replicas}
+            )
+        )
+    return experiment.model_copy(update={"operators": tuple(operators), "initial": None})
 
 
 def limit_cost(experiment: Experiment) -> Experiment:
@@ -160,32 +203,50 @@ def most_carried(experiment: Experiment, money: float, highest: float) -> float:
     low, high = 0.0, highest
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if _shortest(experiment, money, middle) <= experiment.objective.response_time:
+        time, _ = find_fastest(experiment, money, middle)
+        if time <= experiment.objective.response_time:
             low = middle
         else:
             high = middle
     return high
 
 
-def _shortest(experiment: Experiment, money: float, rate: float) -> float:
-    """Return the shortest response time of all deployments under a limit, s."""
+def find_fastest(
+    experiment: Experiment, money: float, rate: float
+) -> tuple[float, list[tuple[int, ...]]]:
+    """Return the shortest response time of all deployments under a limit, s, and that deployment.
+
+    A deployment is the counts of each operator by node type. The time is `inf` where none keeps up.
+    """
     flow = experiment.dataflow
     rates = flow.spread_rates(dict.fromkeys(flow.sources, rate))
     price: Floats = np.zeros(())
     times: dict[str, Floats] = {}
     models = true_models(experiment)
+    listed: list[Counts] = []
+    limits = [
+        np.inf if each.pool_limit is None else each.pool_limit for each in models[0].node_types
+    ]
+    used: Floats = np.zeros(len(limits))
     for axis, model in enumerate(models):
-        prices, responses = _efficient_at(model, rates[model.name])
+        counts, prices, responses = _efficient_at(model, rates[model.name])
         shape = [1] * len(models)
         shape[axis] = len(prices)
         price = price + prices.reshape(shape)
         times[model.name] = responses.reshape(shape)
-    within = price <= money * (1 + 1e-9)
-    return float(np.where(within, flow.response_times(times), np.inf).min())
+        used = used + counts.reshape(*shape, len(limits))
+        listed.append(counts)
+    within = (price <= money * (1 + 1e-9)) & (used <= limits).all(axis=-1)
+    bounded = np.where(within, flow.response_times(times), np.inf)
+    places = np.unravel_index(int(np.argmin(bounded)), bounded.shape)
+    deployments = [
+        tuple(counts[place].tolist()) for counts, place in zip(listed, places, strict=True)
+    ]
+    return float(bounded.min()), deployments
 
 
-def _efficient_at(model: OperatorModel, rate: float) -> tuple[Floats, Floats]:
-    """Return prices and response times of what is faster than all cheaper, of one node type."""
+def _efficient_at(model: OperatorModel, rate: float) -> tuple[Counts, Floats, Floats]:
+    """Return counts, prices and response times of what is faster than all cheaper, of one type."""
     types = len(model.node_types)
     counts = np.concatenate([
         count * np.eye(types, dtype=np.int64) for count in range(1, model.max_replicas + 1)
@@ -198,4 +259,4 @@ def _efficient_at(model: OperatorModel, rate: float) -> tuple[Floats, Floats]:
     order = np.lexsort((times, prices))
     before = np.minimum.accumulate(np.concatenate([[np.inf], times[order][:-1]]))
     kept = order[(times[order] < before) | (np.arange(len(order)) == 0)]
-    return prices[kept], times[kept]
+    return counts[kept], prices[kept], times[kept]

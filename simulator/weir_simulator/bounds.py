@@ -30,7 +30,7 @@ def find_bounds(
     Args:
         experiment: What is run.
         slots: Its length.
-        models: The operators as they are believed to be.
+        models: The operators, with service times as they are measured.
         budgets: Seconds of mean response time granted to each.
     """
     floors = find_floors(experiment, slots)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,7 +81,13 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str, slots:
             find_speeds(o, truth, state)
     view.counts_before[:] = truth.counts
     changes, goals = _list_changes(experiment), _list_goals(experiment)
-    bounds = find_bounds(experiment, slots, believed, budgets)
+    # A controller shares a limit on cost by the service times that it measures in the first
+    # interval; of speedups it measures only those of the node types that it uses.
+    measured = [
+        replace(belief, service_mean=model.service_mean)
+        for belief, model in zip(believed, models, strict=True)
+    ]
+    bounds = find_bounds(experiment, slots, measured, budgets)
     return Scene(rules, truth, view, believed, state, changes, goals, bounds)
 
 
