@@ -210,10 +210,9 @@ class ObservedOperator:
         average = without_network(believed)
         [(predicted, busiest)] = predict_few(average, [deployment], passing)
         response = measurement.response_time
-        waited = max(each.source_wait for each in app.operators.values())
         # Neither a backlog, nor what a restart left, nor a hot key, of which the mean says nothing,
         # is a fault of the model.
-        if not (disturbed or waited > response / WRONG or believed.is_skewed):
+        if not (disturbed or app.source_wait > response / WRONG or believed.is_skewed):
             belief = note_error(
                 belief, response_time=response, expected=predicted + believed.network_time
             )

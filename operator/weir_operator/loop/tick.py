@@ -258,7 +258,7 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
         )
     stays = proposal.kind is ChangeKind.NOTHING
     expected = proposal.decision.expectation.response_time
-    if max(each.source_wait for each in app.operators.values()) > bound:
+    if app.source_wait > bound:
         said += [f"{app.backlog:,.0f} records wait at the sources", *slow.values()]
     elif stays and operator.response_time > WRONG * expected:
         said.append(f"The model expects {format_time(expected)}, so it is wrong here")

@@ -215,6 +215,11 @@ class AppMeasurement:
     backlog: float
     """Records pending at all sources that report it; NaN where none does."""
 
+    @property
+    def source_wait(self) -> float:
+        """Seconds that records wait at the source where they wait longest."""
+        return max((self.operators[name].source_wait for name in self.sources), default=0.0)
+
     def arrivals_as_if_set(self, seconds: float) -> dict[str, Arrivals]:
         """Return what arrived at each source so far, by a clock that was set by so many seconds."""
         return {

@@ -84,11 +84,12 @@ def observed(
     source_backlog=math.nan,
     keys=None,
 ):
+    measured = measure_app()
     app = replace(
-        measure_app(),
+        measured,
         start=now - 60.0,
         end=now,
-        operators={manager.name: measurement},
+        operators={**measured.operators, manager.name: measurement},
         backlog=source_backlog,
     )
     return manager.observe(
