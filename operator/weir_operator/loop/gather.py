@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.loop.directives import LoopSettings
@@ -29,9 +28,9 @@ from weir_operator.metrics.measurement import (
 from weir_operator.metrics.quality import Problem, ProblemKind, judge
 from weir_operator.metrics.source import MetricsSource, Window
 from weir_operator.metrics.values import AppMeasurement, JobLayout, SinkMeasurement
-from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.rescale.engine import EngineParts
+from weir_operator.rescale.status import AppStatus
+from weir_operator.runtime.protocol import Replica
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.keys import KeyShares
 from weir_policies.model.objective import Statistic
@@ -219,20 +218,17 @@ class Gatherer:
         self,
         *,
         settings: LoopSettings,
-        runtime: Runtime,
-        jobs: FlinkJobs,
+        parts: EngineParts,
         lifecycle: Lifecycle,
         source: MetricsSource,
-        store: StatusStore,
-        clock: Clock,
     ) -> None:
         self._settings = settings
-        self._runtime = runtime
-        self._jobs = jobs
+        self._runtime = parts.runtime
+        self._jobs = parts.jobs
         self._lifecycle = lifecycle
         self._source = source
-        self._store = store
-        self._clock = clock
+        self._store = parts.store
+        self._clock = parts.clock
         self._topology: Topology | None = None
         self._topology_of: tuple[str, str] | None = None
         self._layout_missed, self._layout_error = 0, ""

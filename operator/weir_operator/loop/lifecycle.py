@@ -195,14 +195,7 @@ class Lifecycle:
         self._clock = clock
         self._on_change = on_change
         self._directives = directives
-        self._room = PlacementSearch(
-            runtime=parts.runtime,
-            store=store,
-            clock=clock,
-            initial=start.deployments,
-            models=models,
-            settings=parts.settings,
-        )
+        self._room = PlacementSearch(parts, start.deployments, models)
         self._losses = Losses()
         self._failures: tuple[JobFailure, ...] = ()
         self._runs_since = 0.0  # by the last look
@@ -236,7 +229,6 @@ class Lifecycle:
             JobFailedError: The job did not run; the reason is Flink's.
         """
         async with self._busy:
-            self._store.load()  # one that cannot be read starts nothing
             await self._reconcile()
 
     async def heal(self) -> Health:
@@ -317,10 +309,10 @@ class Lifecycle:
                 return str(error)
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
-            now = self._clock.now()
-            self._on_change(
-                planned_changes.resized(status, target, change_id, began=began, now=now)
+            planned = planned_changes.plan_from(
+                status, Kind.RESIZE, "Resized in place", target, now=began, change_id=change_id
             )
+            self._on_change(planned.at(Step.DONE, self._clock.now()))
             return ""
 
     async def suspend(self) -> RescaleJournal | None:
@@ -356,7 +348,11 @@ class Lifecycle:
         if await self._was_stopped(status, job):
             await self._jobs.cancel(job)  # its savepoint is newer than what it was restored from
             return None
-        return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
+        return await self._execute(
+            planned_changes.plan_from(
+                status, Kind.SUSPEND, "The job should stop", {}, now=self._clock.now()
+            )
+        )
 
     async def _reconcile(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
@@ -382,7 +378,7 @@ class Lifecycle:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
             await self._begin(status, self._start.savepoint)
         elif status.restore_nonce != self._start.restore_nonce:
-            await self._restore_as_asked(self._start.savepoint)
+            await self._restore_as_asked()
         elif status.finished:
             return Health.FINISHED
         elif status.suspended:
@@ -406,17 +402,24 @@ class Lifecycle:
         return status
 
     async def _begin(self, status: AppStatus, restore: str | None) -> None:
-        wanted, nonce = self._wanted(status), self._start.restore_nonce
+        wanted = self._wanted(status)
         await self._walk_to_a_place(
-            lambda now, target: planned_changes.start(
-                status, target, restore, wanted, now=now, restore_nonce=nonce
+            lambda now, target: planned_changes.plan_from(
+                status,
+                Kind.START,
+                "The job should run",
+                target,
+                now=now,
+                restore_path=restore,
+                revision=wanted,
+                restore_nonce=self._start.restore_nonce,
             )
         )
 
-    async def _restore_as_asked(self, restore: str | None) -> None:
+    async def _restore_as_asked(self) -> None:
         """Stop what runs, with a savepoint, and start it from the state that the manifest names."""
         await self._suspend()
-        kept = self._store.load()
+        kept, restore = self._store.load(), self._start.savepoint
         before = f"; the previous state is in {kept.restore_path}" if kept.restore_path else ""
         self._notices.report(
             "RestoreAsked",
@@ -567,8 +570,17 @@ class Lifecycle:
         target = await self._room.find_target(status)
         if target == status.deployments:
             return  # there is nowhere else to go: the place may come free
-        now = self._clock.now()
-        await self._execute(planned_changes.degrade(status, target, pending, reason, now=now))
+        await self._execute(
+            planned_changes.plan_from(
+                status,
+                Kind.RESCALE,
+                reason,
+                target,
+                now=self._clock.now(),
+                replace=tuple(each.id for each in pending),
+                by_checkpoint=True,  # a job that does not run makes no savepoint
+            )
+        )
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
         """Make a job that runs what is asked, or take its replicas from where they cannot stay."""

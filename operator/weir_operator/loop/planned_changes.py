@@ -17,7 +17,7 @@ to be removed, which must not wait for room in their own pool. Policies decide f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypedDict, Unpack
@@ -25,6 +25,7 @@ from typing import TypedDict, Unpack
 from weir_operator.clock import Clock
 from weir_operator.loop.proposals import count_per_pool
 from weir_operator.rescale.closing import add_full
+from weir_operator.rescale.engine import EngineParts
 from weir_operator.rescale.journal import (
     Kind,
     RescaleJournal,
@@ -33,7 +34,6 @@ from weir_operator.rescale.journal import (
     summarise_change,
 )
 from weir_operator.rescale.replicas import explain_absence, misplaced_replicas
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import (
     LONGEST_PAUSE,
     AppStatus,
@@ -42,7 +42,7 @@ from weir_operator.rescale.status import (
     find_failed,
     lengthen,
 )
-from weir_operator.runtime.protocol import Deployments, Replica, Runtime
+from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.runtime.revision import Revision
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import OperatorModel
@@ -156,28 +156,6 @@ def plan_from(
     )
 
 
-def start(
-    status: AppStatus,
-    target: Deployments,
-    restore_path: str | None,
-    revision: Revision | None,
-    *,
-    now: float,
-    restore_nonce: int,
-) -> RescaleJournal:
-    """Return the first start, that of a suspended job, or one from state that a person chose."""
-    return plan_from(
-        status,
-        Kind.START,
-        "The job should run",
-        target,
-        now=now,
-        restore_path=restore_path,
-        revision=revision,
-        restore_nonce=restore_nonce,
-    )
-
-
 def recover(
     status: AppStatus,
     target: Deployments,
@@ -199,11 +177,6 @@ def recover(
         revision=None if revision == status.revision else revision,
         superseded=superseded,
     )
-
-
-def suspend(status: AppStatus, *, now: float) -> RescaleJournal:
-    """Return the stop with a savepoint."""
-    return plan_from(status, Kind.SUSPEND, "The job should stop", {}, now=now)
 
 
 def upgrade(
@@ -263,36 +236,6 @@ def replace_terminating(
     return plan_from(status, Kind.RESCALE, reason, target, now=now, replace=replace)
 
 
-def degrade(
-    status: AppStatus,
-    target: Deployments,
-    pending: Sequence[Replica],
-    reason: str,
-    *,
-    now: float,
-) -> RescaleJournal:
-    """Return the way of a job that is down to a deployment without those that find no place."""
-    return plan_from(
-        status,
-        Kind.RESCALE,
-        reason,
-        target,
-        now=now,
-        replace=tuple(each.id for each in pending),
-        by_checkpoint=True,  # a job that does not run makes no savepoint
-    )
-
-
-def resized(
-    status: AppStatus, target: Deployments, change_id: str | None, *, began: float, now: float
-) -> RescaleJournal:
-    """Return the record of a change of sizes that was made in place."""
-    planned = plan_from(
-        status, Kind.RESIZE, "Resized in place", target, now=began, change_id=change_id
-    )
-    return planned.at(Step.DONE, now)
-
-
 def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what to report of a change that was not given up: reasons and sentences."""
     if end.step is Step.DONE and end.failure is not None:
@@ -308,10 +251,10 @@ def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
             else ""
         )
         done = (f"{end.kind}Done", _describe_done(end, by))
-        return (done, *_describe_unread(end), *_describe_silence(end))
+        return (done, *_describe_flow(end))
     if end.step is Step.ROLLED_BACK:
         back = ("RolledBack", f"{summarise_change(end)}: {end.failure or end.reason}")
-        return (back, *_describe_unread(end), *_describe_silence(end))
+        return (back, *_describe_flow(end))
     if end.withdrawn:
         return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
@@ -340,25 +283,21 @@ def _name_of(path: str) -> str:
     return "/".join(parts[-1 if parts[-1].startswith("savepoint-") else -2 :])
 
 
-def _describe_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    if not end.ended_unread:
-        return ()
-    sentence = (
-        "The restored job came to its end without having read a record; if its input was not at "
-        f"its end, set spec.flink.job.initialSavepoint to {end.restore_path} and change "
-        "spec.flink.job.restoreNonce to start it again from there"
-    )
-    return (("EndedUnread", sentence),)
-
-
-def _describe_silence(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    if not end.no_record_seen:
-        return ()
-    sentence = (
-        "Records passed the job before it was restarted, and none has passed since; if its input "
-        "has not ended, check in the TaskManagers' logs whether the sources reach their brokers"
-    )
-    return (("NoRecordSeen", sentence),)
+def _describe_flow(end: RescaleJournal) -> Iterator[tuple[str, str]]:
+    if end.ended_unread:
+        sentence = (
+            "The restored job came to its end without having read a record; if its input was not "
+            f"at its end, set spec.flink.job.initialSavepoint to {end.restore_path} and change "
+            "spec.flink.job.restoreNonce to start it again from there"
+        )
+        yield "EndedUnread", sentence
+    if end.no_record_seen:
+        sentence = (
+            "Records passed the job before it was restarted, and none has passed since; if its "
+            "input has not ended, check in the TaskManagers' logs whether the sources reach their "
+            "brokers"
+        )
+        yield "NoRecordSeen", sentence
 
 
 Group = tuple[str, str]  # operator, pool
@@ -496,22 +435,15 @@ class PlacementSearch:
     """Finds deployments that have room; remembers since when replicas wait for theirs."""
 
     def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        store: StatusStore,
-        clock: Clock,
-        initial: Deployments,
-        models: Mapping[str, OperatorModel] | None,
-        settings: RescaleSettings,
+        self, parts: EngineParts, initial: Deployments, models: Mapping[str, OperatorModel] | None
     ) -> None:
         """Create it for what the manifest allows; without models, nothing is held against it."""
-        self._runtime = runtime
-        self._store = store
-        self._clock = clock
+        self._runtime = parts.runtime
+        self._store = parts.store
+        self._clock = parts.clock
+        self._settings = parts.settings
         self._initial = initial
         self._models = models
-        self._settings = settings
         self._pending_since: float | None = None
 
     def fit(self, deployments: Deployments) -> Deployments:

@@ -144,15 +144,7 @@ def assemble(
     )
     directives = _directives(app, around, job)
     lifecycle = _lifecycle(app, around, parts, managers, discovery, directives)
-    gatherer = Gatherer(
-        settings=loops,
-        runtime=around.runtime,
-        jobs=around.jobs,
-        lifecycle=lifecycle,
-        source=around.source,
-        store=around.store,
-        clock=around.clock,
-    )
+    gatherer = Gatherer(settings=loops, parts=parts, lifecycle=lifecycle, source=around.source)
     manager = assembly.application_manager(app, shared=around.shared_restarts)
     controller = ApplicationController(
         settings=loops,

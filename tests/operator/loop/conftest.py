@@ -123,7 +123,7 @@ class Stage:
 
     async def started(self):
         jobs = cast(FlinkJobs, JobsOf(self.world))
-        parts = EngineParts(
+        parts = self.parts = EngineParts(
             runtime=self.world,
             jobs=jobs,
             spec=assembly.job_spec(self.app, beside=self.folder),
@@ -157,12 +157,9 @@ class Stage:
         )
         gatherer = Gatherer(
             settings=settings,
-            runtime=self.world,
-            jobs=cast(FlinkJobs, self),
+            parts=replace(self.parts, jobs=cast(FlinkJobs, self)),
             lifecycle=lifecycle,
             source=self,
-            store=self.store,
-            clock=self.clock,
         )
         self.memory = AppState(
             managers=self.managers,
