@@ -318,14 +318,15 @@ def _read(
 async def _read_server(
     asked: Asked, connect: Callable[[], PrometheusServer], show: Callable[[float], None]
 ) -> tuple[SlotTable, str, str]:
-    """Return the series of a job, its name and its id."""
-    from weir_operator.estimate.prometheus import JobChoice, read_history
+    """Return the series of a job, and its name or its id."""
+    from weir_operator.estimate.prometheus import read_history
 
     server = connect()
     try:
-        table, chosen = await read_history(
+        return await read_history(
             server,
-            JobChoice(job=asked.job, matchers=asked.labels),
+            asked.job,
+            asked.labels,
             begin=asked.since or 0.0,
             end=asked.until or 0.0,
             slot=SLOT,
@@ -333,7 +334,6 @@ async def _read_server(
         )
     finally:
         await server.close()
-    return table, chosen.job, chosen.job_id
 
 
 def _measure(history: JobHistory, prices: Prices) -> Measured:

@@ -13,7 +13,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,31 +43,22 @@ MOST_LISTED = 20
 """Jobs that an error lists."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobChoice:
-    """Which job is meant."""
-
-    job: str = ""
-    """Its name; empty where the id or labels say it, or there is only one."""
-    job_id: str = ""
-    matchers: Mapping[str, str] | None = None
-    """Labels that all series must have besides."""
-
-
 async def read_history(
     server: PrometheusServer,
-    choice: JobChoice,
+    job: str,
+    matchers: Mapping[str, str],
     *,
     begin: float,
     end: float,
     slot: float,
     on_read: Callable[[float], None] = lambda read: None,
-) -> tuple[SlotTable, JobChoice]:
-    """Return what a server has of a job, and which job that is.
+) -> tuple[SlotTable, str, str]:
+    """Return what a server has of a job, and its name or its id, the other of which is empty.
 
     Args:
         server: Whom to ask.
-        choice: The job.
+        job: Name or id of the job; empty where labels say it, or there is only one.
+        matchers: Labels that all series must have besides.
         begin: Unix seconds.
         end: Unix seconds.
         slot: Seconds of a slot.
@@ -78,7 +68,6 @@ async def read_history(
         PermanentError: There is no such job, or several could be meant.
         TemporaryError: The server does not answer, refuses, or answers in part.
     """
-    matchers = dict(choice.matchers or {})
     names = await server.label_values("__name__", _select(Role, matchers), begin, end)
     wanted = _wanted(names)
     if not wanted:
@@ -87,11 +76,13 @@ async def read_history(
             f"{server.host}: expected metrics of Flink's vertices{given} between --start and "
             f"--end, got none; correct them, or export Flink's metrics: {PROMETHEUS}"
         )
-    chosen, label = await _choose(server, choice, wanted, begin, end)
+    chosen, label = await _choose(server, job, matchers, wanted, begin, end)
     if label:
-        matchers[label] = chosen.job or chosen.job_id
-    selector = _select_names(wanted, matchers, within=chosen.job if not label else "")
-    table = SlotTable(begin=begin, end=end, slot=slot, job=chosen.job)
+        selector = _select_names(wanted, {**matchers, label: chosen}, within="")
+    else:
+        selector = _select_names(wanted, matchers, within=chosen)
+    name, job_id = ("", chosen) if "id" in label.lower() else (chosen, "")
+    table = SlotTable(begin=begin, end=end, slot=slot, job=name)
     async for low, high, series in _read_pages(server, selector, begin, end):
         for each in series:
             times = np.array(each.times)
@@ -99,7 +90,7 @@ async def read_history(
             if inside.any():
                 table.add(each.name, each.labels, times[inside], np.array(each.values)[inside])
         on_read((high - begin) / (end - begin))
-    return table, chosen
+    return table, name, job_id
 
 
 async def _read_pages(
@@ -156,41 +147,38 @@ def _select_names(names: Sequence[str], matchers: Mapping[str, str], *, within: 
 
 
 async def _choose(
-    server: PrometheusServer, choice: JobChoice, names: Sequence[str], begin: float, end: float
-) -> tuple[JobChoice, str]:
+    server: PrometheusServer,
+    asked: str,
+    matchers: Mapping[str, str],
+    names: Sequence[str],
+    begin: float,
+    end: float,
+) -> tuple[str, str]:
     """Return the job that is meant, and the label that names it; none where names have it in them.
 
     A name is looked for before an id.
     """
-    matchers = dict(choice.matchers or {})
     found: dict[str, Sequence[str]] = {}
     for label in JOB_LABELS:
         values = await server.label_values(label, _select(GIVEN, matchers), begin, end)
         if values:
             found[label] = values
-    asked = choice.job or choice.job_id
     for label, values in found.items():
         for value in (asked, mangle(asked)) if asked else ():
             if value in values:
-                return _named_by(label, value, choice), label
+                return value, label
     label, values = next(iter(found.items()), ("", ()))
     if not asked and len(values) == 1:
-        return _named_by(label, values[0], choice), label
+        return values[0], label
     if not asked and not found and matchers:
-        return choice, ""
+        return "", ""
     if asked and any(f"_{asked}_" in name for name in names):
-        return JobChoice(job=asked, matchers=choice.matchers), ""
+        return asked, ""
     listed = ", ".join(values[:MOST_LISTED]) + (" and more" if len(values) > MOST_LISTED else "")
     raise PermanentError(
         f"--job: expected {f'one of {listed}' if listed else 'a name that metrics have in theirs'}"
         f", got {asked or 'none'}"
     )
-
-
-def _named_by(label: str, value: str, choice: JobChoice) -> JobChoice:
-    if "id" in label.lower():
-        return replace(choice, job="", job_id=value)
-    return replace(choice, job=value, job_id="")
 
 
 async def read_edges(url: str, *, job: str) -> Edges:

@@ -18,14 +18,10 @@ from weir_simulator.fitting.samples import IntervalSample
 def measure_streamapp(
     name: str, records: Path, experiment: Experiment, *, since: float, until: float
 ) -> Measured:
-    """Return a StreamApp as it ran; its response times are measured.
+    """Return a StreamApp as it ran between two Unix times, out of the file of its records.
 
-    Args:
-        name: Of the StreamApp.
-        records: The file of its decision records.
-        experiment: Fitted to it: what its operators are, and what node types cost.
-        since: Unix seconds.
-        until: Unix seconds.
+    Its response times are measured; the experiment says what its operators are, and what node types
+    cost.
 
     Raises:
         PermanentError: The records cannot be read, or have no interval in that time.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
@@ -224,15 +224,14 @@ class RecordedRun:
 
     def with_record(self, record: Record) -> RecordedRun:
         """Return the run with one more record."""
-        ticks, rescales, events, summary = self.ticks, self.rescales, self.events, self.summary
         match record:
             case TickRecord():
-                ticks = (*ticks, record)
+                return replace(self, ticks=(*self.ticks, record))
             case RescaleRecord():
-                others = [known for known in rescales if known.id != record.id]
-                rescales = tuple(sorted((*others, record), key=lambda change: change.started))
+                others = [known for known in self.rescales if known.id != record.id]
+                changes = sorted((*others, record), key=lambda change: change.started)
+                return replace(self, rescales=tuple(changes))
             case EventRecord():
-                events = (*events, record)
+                return replace(self, events=(*self.events, record))
             case RunSummary():
-                summary = record
-        return RecordedRun(ticks=ticks, rescales=rescales, events=events, summary=summary)
+                return replace(self, summary=record)

@@ -46,14 +46,7 @@ class Recorder:
         began: float,
         show: Callable[[Record], None],
     ) -> None:
-        """Begin an empty run.
-
-        Args:
-            settings: Of the loops.
-            prices: Currency per replica and hour, by node type.
-            began: Unix seconds.
-            show: Takes every record.
-        """
+        """Begin an empty run at a Unix time; prices are per replica and hour, by node type."""
         self._settings = settings
         self._prices = prices
         self._began = began
@@ -192,25 +185,24 @@ class Recorder:
         )
 
 
-def read_ledger(
-    folder: Path | None,
-) -> tuple[int | None, int | None, int | None, int | None]:
+def read_ledger(folder: Path | None) -> tuple[int | None, int | None, int | None, int | None]:
     """Return records (emitted, received, lost, doubled) from a job's ledger.
 
     The job writes `source.json` and `ledger.json` as of a checkpoint; only where both are of the
     same one can they be compared.
     """
+    nothing = None, None, None, None
     if folder is None:
-        return None, None, None, None
+        return nothing
     try:
         source = json.loads((folder / "source.json").read_text())
         ledger = json.loads((folder / "ledger.json").read_text())
         if source["checkpoint"] != ledger["checkpoint"]:
-            return None, None, None, None
+            return nothing
         emitted, received = int(source["emitted"]), int(ledger["distinct"])
         return emitted, received, emitted - received, int(ledger["doubled"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None, None, None, None  # no ledger, or something else under its name
+        return nothing  # no ledger, or something else under its name
 
 
 def _target(proposal: Proposal) -> dict[str, int]:

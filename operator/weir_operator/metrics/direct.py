@@ -73,12 +73,7 @@ class SampleRing:
     """Samples of many series, each dropped once it is older than `keep` seconds."""
 
     def __init__(self, keep: float, *, most: float = math.inf) -> None:
-        """Begin empty.
-
-        Args:
-            keep: Seconds for which a sample is kept.
-            most: Series that are kept at once, with labels of `LABELS_PER_SERIES`.
-        """
+        """Begin empty; no more than `most` series are kept, with labels of `LABELS_PER_SERIES`."""
         self._keep = keep
         self._most = most
         self._most_characters = most * LABELS_PER_SERIES

@@ -49,14 +49,10 @@ class PrometheusSource:
         value: str,
         namespace: str | None = None,
     ) -> None:
-        """Create the source for one StreamApp.
+        """Create the source for one StreamApp, whose series have this label.
 
-        Args:
-            server: Which one.
-            label: Name of a label; empty takes all series.
-            value: What it is on this StreamApp's series.
-            namespace: Of its pods, where pods of others could claim this label; `None` does not
-                look at it. Series without a namespace are the StreamApp's.
+        Where pods of others could claim it, theirs are told by the namespace, if one is given.
+        Series without a namespace are the StreamApp's.
         """
         self._server = server
         self._account = current_account()

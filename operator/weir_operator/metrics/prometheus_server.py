@@ -138,7 +138,7 @@ class PrometheusServer:
         """Return the samples in about [low, high] of the series that have a label.
 
         Args:
-            label: Its name; empty asks for all series.
+            label: Its name.
             value: What it must be.
             low: Unix seconds; samples from before may come, too.
             high: Unix seconds; samples from after may come, too.
@@ -147,7 +147,7 @@ class PrometheusServer:
             TemporaryError: The server did not answer in time, refused, or answered no matrix, or
                 more than is read.
         """
-        return await self.samples(render_selector(label, value, self._matchers), low, high)
+        return await self.samples(render_selector({**self._matchers, label: value}), low, high)
 
     async def samples(self, selector: str, low: float, high: float) -> Sequence[Series]:
         """Return the samples in about [low, high] of the series that an instant selector selects.
@@ -318,18 +318,10 @@ class _Adapter(HTTPAdapter):
         super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
 
-def render_selector(label: str, value: str, matchers: Mapping[str, str]) -> str:
-    """Return the instant selector for everything that Weir reads of whatever has this label.
-
-    Args:
-        label: Name of a label; empty for none.
-        value: What it must be.
-        matchers: Labels that must be there besides.
-    """
+def render_selector(labels: Mapping[str, str]) -> str:
+    """Return the instant selector for everything that Weir reads of whatever has these labels."""
     # A JSON string is a PromQL string: the same quotes and escapes.
-    found = [f"{name}={json.dumps(value)}" for name, value in matchers.items()]
-    if label:
-        found.append(f"{label}={json.dumps(value)}")
+    found = [f"{name}={json.dumps(value)}" for name, value in labels.items()]
     wanted = "|".join((*sorted({*names.NAMES, names.UP}), names.NESTED))
     quantile = names.MARKER_QUANTILE.replace(".", "[.]")
     # The empty alternative matches the series that have no such label.

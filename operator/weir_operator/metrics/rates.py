@@ -244,11 +244,7 @@ def pass_down(
 ) -> dict[str, float]:
     """Return how much of what is at the sources reaches each operator, NaN if unknown.
 
-    Args:
-        at_sources: Records, or records/s, of each source.
-        flow: The operators and what feeds them; selectivities do not count.
-        processed: Records/s that each operator took in.
-        emitted: Records/s that each operator gave out.
+    It is in records, or records/s; the rest is as in `arrival_rates`.
     """
     reaching: dict[str, float] = {}
     for name in flow.order:

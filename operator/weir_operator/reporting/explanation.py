@@ -25,7 +25,7 @@ from weir_operator.metrics.keys import KeyReport
 from weir_operator.reporting.keys_view import describe_shares, draw_shares
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.tuning.store import Standing, TuningState, Version
-from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.kernels.wording import format_deployment
 from weir_simulator.reports import wording
 
 
@@ -59,13 +59,7 @@ def explain_at(
     operator: str | None,
     tunings: TuningState | None = None,
 ) -> tuple[Explanation, ...]:
-    """Return the newest decision of each operator up to a Unix time.
-
-    Args:
-        records: Of the StreamApp.
-        until: Unix seconds.
-        operator: The only one, or `None` for all.
-        tunings: Of the StreamApp; `None` where nothing was tuned.
+    """Return the newest decision of each operator, or of the one that is named, up to a Unix time.
 
     Raises:
         PermanentError: There is none, or the operator is not known.
@@ -131,7 +125,7 @@ def _panel(app: str, explanation: Explanation) -> Panel:
     if record.verdict:
         parts.append(_line("verdict", record.verdict))
     if explanation.change is not None:
-        parts.append(_line("change", describe_change(explanation.change)))
+        parts.append(_line("change", _describe_change(explanation.change)))
     parts.append(_line("result", _happened(explanation)))
     title = f"{app} · {record.operator} · {moment:%Y-%m-%d %H:%M:%S} UTC · {record.policy}"
     return Panel(Group(*parts), title=title, title_align="left")
@@ -150,7 +144,7 @@ def _seen(explanation: Explanation) -> RenderableType:
     seen = explanation.record.observation
     worst = max(seen.utilisation, default=math.nan)
     text = (
-        f"{describe_deployment(seen.deployment, seen.model.node_types)}; "
+        f"{format_deployment(seen.deployment, seen.model.node_types)}; "
         f"{_number(seen.rate)} records/s arrive, {_number(seen.backlog)} wait; "
         f"response time {_ms(seen.response_time)} of a budget of "
         f"{_ms(seen.budget)}; the busiest replica is {_share(worst)} busy"
@@ -184,7 +178,7 @@ def _candidates(explanation: Explanation) -> Table:
     for candidate in decision.candidates:
         chosen = candidate.deployment == decision.target
         table.add_row(
-            ("> " if chosen else "  ") + describe_deployment(candidate.deployment, types),
+            ("> " if chosen else "  ") + format_deployment(candidate.deployment, types),
             _number(candidate.score),
             _ms(candidate.expectation.response_time),
             _share(candidate.expectation.utilisation),
@@ -203,19 +197,13 @@ def _happened(explanation: Explanation) -> str:
     surprise = explanation.surprise
     factor = "" if math.isnan(surprise) else f", {surprise:.2f} times the expectation"
     return (
-        f"{describe_deployment(next_seen.deployment, next_seen.model.node_types)} at "
+        f"{format_deployment(next_seen.deployment, next_seen.model.node_types)} at "
         f"{_number(next_seen.rate)} records/s: response time {_ms(next_seen.response_time)}, "
         f"expected {_ms(expected)}{factor}"
     )
 
 
-def describe_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:
-    """Return a deployment for people, such as `2 x small/250m + 1 x large/1`."""
-    named = deployment.named(node_types)
-    return " + ".join(f"{count} x {name}" for name, count in named.items()) or "nothing"
-
-
-def describe_change(change: RescaleJournal) -> str:
+def _describe_change(change: RescaleJournal) -> str:
     """Return how a change went, step by step with seconds since it was decided."""
     steps = ", ".join(
         f"{name} +{time - change.created:.1f} s" for name, time in change.times.items()
@@ -250,29 +238,21 @@ def render_tunings(app: str, versions: Sequence[Version]) -> Panel:
     for version in versions:
         moment = datetime.fromtimestamp(version.since, UTC)
         lines.add_row("tuning", f"version {version.number} of {moment:%Y-%m-%d %H:%M} UTC")
-        lines.add_row("weights", describe_weights(version))
-        lines.add_row("budgets", describe_budgets(version))
+        weights = version.point.weights.normalised()
+        parts_of_one = (
+            f"violations {weights.violation:.2f}, resources {weights.resources:.2f}, "
+            f"restarts {weights.reconfiguration:.2f}"
+        )
+        lines.add_row("weights", parts_of_one)
+        budgets = (f"{name} {1000 * each:.0f} ms" for name, each in version.budgets.items())
+        lines.add_row("budgets", ", ".join(budgets))
         lines.add_row("effect", version.sentence)
-        lines.add_row("result", describe_standing(version))
+        lines.add_row("result", _describe_standing(version))
         lines.add_row()
     return Panel(lines, title=f"{app} · tunings, the newest first", title_align="left")
 
 
-def describe_weights(version: Version) -> str:
-    """Return how much each part of the cost matters, as parts of one."""
-    weights = version.point.weights.normalised()
-    return (
-        f"violations {weights.violation:.2f}, resources {weights.resources:.2f}, "
-        f"restarts {weights.reconfiguration:.2f}"
-    )
-
-
-def describe_budgets(version: Version) -> str:
-    """Return what of the bound each operator may use."""
-    return ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in version.budgets.items())
-
-
-def describe_standing(version: Version) -> str:
+def _describe_standing(version: Version) -> str:
     """Return whether measurements have confirmed a version, and why not where it has not."""
     trial = version.trial
     if version.standing is Standing.ON_TRIAL:

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -60,8 +59,7 @@ def render_line(record: Record) -> str:
 class LiveView:
     """Shows a run on a console while it runs; a context manager.
 
-    Args:
-        console: Where to show it. What is not a terminal gets one line per record.
+    What is not a terminal gets one line per record.
     """
 
     def __init__(self, console: Console) -> None:
@@ -78,12 +76,7 @@ class LiveView:
             self._live.update(render(self._run), refresh=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the last picture where it is."""
         if self._live is not None:
             self._live.stop()

@@ -357,10 +357,7 @@ def _events(run: RecordedRun) -> Table:
 def write_figures(summary: RunSummary, path: Path, *, most_violations: float) -> None:
     """Write `[{figure, value, unit, goal, holds}]`; what was not measured is null.
 
-    Args:
-        summary: The run.
-        path: Where to; folders are made.
-        most_violations: Share of the intervals that the objective allows over its bound.
+    Folders are made. `most_violations` is the share of intervals that may exceed the bound.
     """
     rows = [
         _at_most("records lost", summary.lost, "records", 0),

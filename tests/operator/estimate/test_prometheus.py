@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tests.operator.http_server import serving
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.estimate.prometheus import JobChoice, read_history
+from weir_operator.estimate.prometheus import read_history
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_simulator.bill.metrics import Role
 
@@ -58,11 +58,11 @@ class Server:
         return web.json_response({"status": "success", "data": data, **self.besides})
 
 
-async def read(answering, choice=JobChoice()):  # noqa: B008  # it is frozen
+async def read(answering, job=""):
     async with serving(answering.answer) as url:
         server = PrometheusServer(url)
         try:
-            return await read_history(server, choice, begin=0.0, end=HOURS * 3600.0, slot=60.0)
+            return await read_history(server, job, {}, begin=0.0, end=HOURS * 3600.0, slot=60.0)
         finally:
             await server.close()
 
@@ -70,13 +70,13 @@ async def read(answering, choice=JobChoice()):  # noqa: B008  # it is frozen
 async def test_pages_are_halved_until_the_server_answers():
     answering = Server(most_hours=1.6)
 
-    table, chosen = await read(answering)
+    table, name, _ = await read(answering)
 
     assert answering.pages[0] == pytest.approx(1.5, abs=0.01)
     assert sum(answering.pages) == pytest.approx(HOURS, abs=0.01)
     amounts, _ = table.join(list(table.tracks(Role.RECORDS_OUT)))
     assert amounts[1:-1] == pytest.approx(120)
-    assert chosen.job == "trips"
+    assert name == "trips"
 
 
 async def test_averages_are_not_asked_for_where_there_are_counters():
@@ -105,16 +105,16 @@ async def test_an_answer_in_part_is_refused():
 async def test_a_name_is_found_as_the_reporter_wrote_it():
     answering = Server(labels={**LABELS, "job_name": "taxi_trips"})
 
-    _, chosen = await read(answering, JobChoice(job="taxi trips"))
+    _, name, _ = await read(answering, "taxi trips")
 
-    assert chosen.job == "taxi_trips"
+    assert name == "taxi_trips"
 
 
 async def test_a_job_in_the_names_is_found_by_its_name():
     prefix = "host_taskmanager_tm1_trips_match_0_"
     answering = Server(prefix=prefix, labels={})
 
-    table, _ = await read(answering, JobChoice(job="trips"))
+    table, _, _ = await read(answering, "trips")
 
     assert {each.metric.vertex_name for each in table.tracks(*Role)} == {"match"}
     with pytest.raises(PermanentError, match="--job: expected a name that metrics have in theirs"):

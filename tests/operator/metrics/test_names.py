@@ -45,7 +45,7 @@ async def test_a_page_has_a_series_for_each_group_of_a_function(name, own):
 
 @pytest.mark.parametrize(("name", "own"), NESTED)
 def test_a_server_is_asked_for_a_group_of_a_function(name, own):
-    pattern = re.search('__name__=~"([^"]*)"', render_selector("", "", {}))
+    pattern = re.search('__name__=~"([^"]*)"', render_selector({}))
     series = _read(
         {
             "metric": {"__name__": name, "kafkaCluster": "east", "tm_id": "a_0", "pod": "x"},

@@ -99,15 +99,14 @@ def an_operator(
     )
 
 
-def a_run(*, ticks: int = 60, blind: Collection[int] = (), seed: int = 7) -> RecordedRun:
+def a_run(*, ticks: int = 60, blind: Collection[int] = ()) -> RecordedRun:
     """Return a run over a hill of traffic, rescaled up and down, with a resize and a rollback.
 
     Args:
         ticks: Control intervals of 5 s.
         blind: Ticks at which the metrics could not be trusted, so that NaN stands in them.
-        seed: Of the noise.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(7)
     run = RecordedRun()
     deployments: dict[str, dict[str, int]] = {
         "source": {"small/250m": 1},
