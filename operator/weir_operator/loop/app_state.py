@@ -213,20 +213,11 @@ class AppState:
         settings: LoopSettings,
         start: LoopStart,
     ) -> None:
-        """Create the store.
+        """Create it for one StreamApp; the time of `start` is that of `restore`.
 
-        Args:
-            managers: What learns.
-            restarts: How tokens refill.
-            store: The status.
-            records: Of decisions.
-            learned: Of what was learned.
-            advisor: Keeps the forecast.
-            settings: How often what was learned is written: packing the tables of one planner takes
-                milliseconds, too much for every tick. A crash loses as much. By the `phase`,
-                StreamApps that start together write at different times; without one, the first
-                tick writes.
-            start: With what the loops begin; its time is that of `restore`.
+        What was learned is not written at every tick: packing the tables of one planner takes
+        milliseconds. A crash loses as much. By the `phase` of the settings, StreamApps that start
+        together write at different times; without one, the first tick writes.
         """
         self._managers = managers
         self._restarts = restarts

@@ -1,8 +1,12 @@
 """The Application Manager: budgets for the operators, verdicts on what they propose, the fallback.
 
-Budgets come from a tuning if they still fit (`tuned.py`). Otherwise the bound is divided along the
-paths: fixed operators keep what they need and are taken out of the graph; the others share the
-rest.
+Budgets come from a tuning if they still fit. Otherwise the bound is divided along the paths: fixed
+operators keep what they need and are taken out of the graph; the others share the rest.
+
+A tuning uses the objective and the operators as they were when it began. Since then, the ratio of
+the bounded quantile to the mean has been measured again, and so has the minimum time of each
+operator. If the tuned budgets exceed the bound, they are moved towards the minimum times by one
+common factor. If they are below the minimum, they are not used.
 
 Without metrics, Weir cannot know how much capacity is needed. Users who fear overload more than
 cost ask for the largest deployment, or name one (`spec.fallback`). Once metrics are healthy, the
@@ -30,7 +34,6 @@ from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
-from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_operator.rescale.status import AppStatus, FailedDeployment, find_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
@@ -48,8 +51,18 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
-from weir_policies.policy import NEEDED, ChangeKind, Observation, OperatorModel, Tuning
+from weir_policies.policy import (
+    NEEDED,
+    ChangeKind,
+    CostWeights,
+    Observation,
+    OperatorModel,
+    Tuning,
+)
 from weir_simulator.experiment import Objective
+
+UNTUNED = Tuning(weights=CostWeights(), budgets={})
+"""Operators without a budget get a share of what the others leave."""
 
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
@@ -119,16 +132,8 @@ class ApplicationManager:
     ) -> Ruling:
         """Grant or deny what the operators propose, and where nothing of it is done, a move.
 
-        Args:
-            proposals: One per operator that may change.
-            dataflow: The job's graph.
-            current: What runs.
-            failed: Deployments that are not tried again.
-            tokens: What is left of the restart budget.
-            now: Unix seconds.
-            guards: What forbids scaling now.
-            observations: Of operators beside those that propose: a fixed one may be the bottleneck.
-            move: A replica that is to leave its node.
+        Observations are those of operators beside the ones that propose, too: a fixed one may be
+        the bottleneck. `now` is in Unix seconds.
         """
         seen = {name: each.observation for name, each in proposals.items()} | dict(
             observations or {}
@@ -138,7 +143,11 @@ class ApplicationManager:
             for name, proposal in proposals.items()
             if proposal.kind is not ChangeKind.NOTHING
         }
-        barred = _bar(wishes, guards)
+        barred = {
+            name: refusal
+            for name, wish in wishes.items()
+            if (refusal := refuse_target(wish.observation, wish.decision.target, guards))
+        }
         allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         # Why the replica stays on its node; by score it competes with the wishes for a token.
         stays = None if move is None else refuse_change(ScalingDirection.ACROSS, guards)
@@ -172,7 +181,13 @@ class ApplicationManager:
         )
         known = find_failed(failed, current, target, now)
         if granted and known is not None:
-            ruling = _deny_again(ruling, known, current, tokens, now)
+            ruling = Ruling(
+                verdicts={**sentences, **dict.fromkeys(granted, describe_failed(known, now))},
+                granted=(),
+                target=current,
+                restart=False,
+                tokens=tokens,
+            )
         if self._gate is not None and ruling.restart:
             self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return ruling if move is None else self._rule_move(move, stays, ruling, now)
@@ -257,8 +272,17 @@ class ApplicationManager:
         floors: Floors,
     ) -> Deployments:
         """Return where the manifest's fallback leads, within all bounds."""
+        target = dict(current)
+        if fallback.deployment is FallbackDeployment.NAMED:
+            target |= {
+                name: {node_type: count for node_type, count in counts.items() if count}
+                for name, counts in (fallback.named or {}).items()
+                if name in models
+            }
+        elif fallback.deployment is FallbackDeployment.LARGEST:
+            target |= _find_largest(current, models, self.pool_limits)
         return keep_all_bounds(
-            find_fallback(fallback, current, models, self.pool_limits),
+            target,
             models,
             floors,
             self.pool_limits,
@@ -318,36 +342,6 @@ def describe_failed(known: FailedDeployment, now: float) -> str:
         "Denied: this deployment failed, and Weir does not try it again for "
         f"{(known.until - now) / 60:.0f} min ({known.reason})"
     )
-
-
-def _deny_again(
-    ruling: Ruling,
-    known: FailedDeployment,
-    current: Deployments,
-    tokens: RestartTokens,
-    now: float,
-) -> Ruling:
-    """Return the ruling without what it grants, which leads to a deployment that failed."""
-    return replace(
-        ruling,
-        verdicts={
-            **ruling.verdicts,
-            **dict.fromkeys(ruling.granted, describe_failed(known, now)),
-        },
-        granted=(),
-        target=current,
-        restart=False,
-        tokens=tokens,
-    )
-
-
-def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, str]:
-    barred = {}
-    for name, wish in wishes.items():
-        sentence = refuse_target(wish.observation, wish.decision.target, guards)
-        if sentence is not None:
-            barred[name] = sentence
-    return barred
 
 
 WITHIN_REACH = 1.5
@@ -410,12 +404,7 @@ class BudgetSharing:
     def exceeds(self, dataflow: Dataflow, times: Mapping[str, float]) -> bool | None:
         """Return whether predicted times exceed a bound, the whole's or a sink's.
 
-        Args:
-            dataflow: The job's graph.
-            times: Mean response time at each operator, seconds.
-
-        Returns:
-            `None` where that is not known.
+        They are the mean response time at each operator, s. `None` if that is unknown.
         """
         whole = dataflow.response_time(times)
         if whole * self.tail > self._objective.response_time:
@@ -534,6 +523,51 @@ class BudgetSharing:
         return ends
 
 
+def fit_budgets(
+    wished: Mapping[str, float],
+    shared: Mapping[str, float],
+    *,
+    least: Mapping[str, float],
+    dataflow: Dataflow,
+    bound: float,
+    sink_bounds: Mapping[str, float],
+) -> dict[str, float] | None:
+    """Return budgets that keep the bounds and are as near to the wished ones as these allow.
+
+    Args:
+        wished: Tuned budgets, seconds; operators of the dataflow without one keep their share.
+        shared: What the operators get without tuning, seconds.
+        least: What each operator needs at least, seconds.
+        dataflow: The operators and their paths.
+        bound: Seconds of mean response time on every path.
+        sink_bounds: Tighter ones of the paths to some sinks.
+
+    Returns:
+        Budgets by operator; `None` where a wished one, or its rest within the bounds, is no more
+        than the operator needs at least.
+    """
+    known = {name: wished[name] for name in dataflow.operators if name in wished}
+    if any(budget <= least[name] for name, budget in known.items()):
+        return None
+    budgets = {name: known.get(name, shared[name]) for name in dataflow.operators}
+    part = 1.0
+    bounded = [(dataflow, bound)]
+    bounded += [(dataflow.leading_to(sink), tighter) for sink, tighter in sink_bounds.items()]
+    for paths, maximum in bounded:
+        longest = paths.response_time({name: budgets[name] for name in paths.operators})
+        # What is not tuned stays, so that only the tuned part can give way.
+        floor = {name: least[name] if name in known else shared[name] for name in paths.operators}
+        shortest = paths.response_time(floor)
+        if longest > maximum:
+            # The longest path is convex in the factor, so the chord keeps the bound.
+            part = min(part, (maximum - shortest) / (longest - shortest))
+    if part <= 0:
+        return None
+    return budgets | {
+        name: least[name] + part * (budget - least[name]) for name, budget in known.items()
+    }
+
+
 class _OutOfReachError(Exception):
     """No deployment keeps the objective."""
 
@@ -564,7 +598,8 @@ class MetricsOutage:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._answered = False
+        self.answered = False
+        """Whether the fallback was taken in this outage."""
 
     def note(self, *, healthy: bool, now: float) -> bool:
         """Process a tick; return whether this ends an outage that the fallback answered.
@@ -576,42 +611,15 @@ class MetricsOutage:
         if not healthy:
             self._since = now if self._since is None else self._since
             return False
-        ends = self._answered
-        self._since, self._answered = None, False
+        ends = self.answered
+        self._since, self.answered = None, False
         return ends
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the fallback was taken in this outage."""
-        return self._answered
-
     def is_due(self, fallback: Fallback, now: float, *, again: bool = False) -> bool:
-        """Return whether to take the fallback now; true until `answer`, or `again` after it."""
-        if self._since is None or (self._answered and not again):
+        """Return whether to take the fallback now; once in an outage, unless `again`."""
+        if self._since is None or (self.answered and not again):
             return False
         return now - self._since >= fallback.after.seconds
-
-    def answer(self) -> None:
-        """Take the fallback as taken, until the metrics are healthy again."""
-        self._answered = True
-
-
-def find_fallback(
-    fallback: Fallback,
-    current: Deployments,
-    models: Mapping[str, OperatorModel],
-    pool_limits: Mapping[str, int],
-) -> Deployments:
-    """Return the deployments to go to."""
-    if fallback.deployment is FallbackDeployment.HOLD:
-        return current
-    if fallback.deployment is FallbackDeployment.NAMED:
-        named = {
-            name: {node_type: count for node_type, count in counts.items() if count}
-            for name, counts in (fallback.named or {}).items()
-        }
-        return {**current, **{name: named[name] for name in named if name in models}}
-    return {**current, **_find_largest(current, models, pool_limits)}
 
 
 def _find_largest(

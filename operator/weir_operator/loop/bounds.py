@@ -25,7 +25,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from weir_operator.loop.directives import Directives, Pause
-from weir_operator.loop.proposals import Proposal, count_per_pool, keep_bounds
+from weir_operator.loop.proposals import (
+    Proposal,
+    count_per_pool,
+    find_binding,
+    find_shortage,
+    keep_bounds,
+)
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
@@ -36,7 +42,7 @@ from weir_policies.kernels.bounds import CHEAPER, keep_within
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.model.sharing import predict_utilisation
-from weir_policies.policy import Observation, OperatorModel
+from weir_policies.policy import Neighbourhood, Observation, OperatorModel
 from weir_simulator.schedules import UTC, Period, find_last_period
 
 _SAME_SPEED = 1e-9
@@ -61,6 +67,10 @@ class ScalingDirection(StrEnum):
     OUT = "scales out"
     IN = "scales in"
     ACROSS = "does not change the speed"
+
+
+_DIRECTION = {Allowed.SCALE_OUT: ScalingDirection.OUT, Allowed.SCALE_IN: ScalingDirection.IN}
+"""Which changes a guard allows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +171,7 @@ def direction_of(
 def refuse_change(direction: ScalingDirection, guards: Sequence[Guard]) -> str | None:
     """Return why a change in this direction is denied, one sentence; `None` where it is not."""
     for guard in guards:
-        if not _allows(guard.allows, direction):
+        if _DIRECTION.get(guard.allows) is not direction:
             return f"Denied: {guard.reason}, and this {direction}"
     return None
 
@@ -173,7 +183,7 @@ def refuse_direction(seen: Observation, target: Deployment, guards: Sequence[Gua
     return refuse_change(direction_of(seen.deployment, target, seen.model.node_types), guards)
 
 
-def refuse_overload(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
+def refuse_overload(seen: Observation, target: Deployment) -> str | None:
     """Return why the measured work does not fit into a slower target; `None` where it does."""
     model = seen.model
     if seen.costs_too_much:
@@ -203,14 +213,9 @@ def refuse_overload(seen: Observation, target: Deployment, guards: Sequence[Guar
     )
 
 
-REFUSALS = (refuse_direction, refuse_overload)
-"""All that may deny what an operator wants; the first that does gives the reason."""
-
-
 def refuse_target(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
     """Return why an operator may not go to a target, one sentence; `None` where it may."""
-    found = (refuse(seen, target, guards) for refuse in REFUSALS)
-    return next((refusal for refusal in found if refusal is not None), None)
+    return refuse_direction(seen, target, guards) or refuse_overload(seen, target)
 
 
 def refuse_move(
@@ -235,13 +240,6 @@ def refuse_move(
         if refusal is not None:
             return refusal
     return None
-
-
-def _allows(allowed: Allowed, direction: ScalingDirection) -> bool:
-    return (allowed, direction) in {
-        (Allowed.SCALE_OUT, ScalingDirection.OUT),
-        (Allowed.SCALE_IN, ScalingDirection.IN),
-    }
 
 
 def _format_pause(pause: Pause) -> str:
@@ -279,12 +277,9 @@ Floors = Mapping[str, Floor]
 
 
 def floors_at(directives: Directives, now: float, *, ahead: float) -> dict[str, Floor]:
-    """Return the floors that a decision must keep.
+    """Return the floors that a decision at a Unix time must keep.
 
-    Args:
-        directives: What the manifest asks.
-        now: Unix seconds.
-        ahead: Seconds that a change may take.
+    A change may take `ahead` seconds.
     """
     floors = {
         each.name: Floor(
@@ -331,12 +326,8 @@ def keep_all_bounds(
 ) -> Deployments:
     """Return deployments with what they lack, as far as pools have room and the cost is allowed.
 
-    Args:
-        target: Where no policy has decided to go, such as a fallback.
-        models: Of each operator that may change.
-        floors: What holds now.
-        pool_limits: Most replicas over all operators, by pool that has a limit.
-        max_prices: Currency per hour that each may cost, where that is limited.
+    No policy has decided on them, such as on a fallback. Models are of the operators that may
+    change, prices the currency per hour that each may cost, where that is limited.
     """
     raised = dict(target)
     for name in models:
@@ -384,16 +375,34 @@ def refuse_below_floors(target: Deployments, floors: Floors) -> str | None:
     return None
 
 
-def name_floors(
-    verdicts: Mapping[str, str], proposals: Mapping[str, Proposal], floors: Floors
+def name_bounds(
+    verdicts: Mapping[str, str],
+    proposals: Mapping[str, Proposal],
+    *,
+    neighbourhoods: Mapping[str, Neighbourhood],
+    splits: Mapping[str, float],
+    floors: Floors,
+    skewed: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return verdicts with the floors that decide the number of replicas, or that are missed."""
+    """Return the verdicts with what binds each operator.
+
+    Those are limits, floors that decide the number of replicas or are missed, and, where a decision
+    does not suffice, why more replicas do not help.
+    """
     said = dict(verdicts)
-    for name, floor in floors.items():
-        size = proposals[name].decision.target.size if name in proposals else floor.replicas + 1
-        if size <= floor.replicas:
+    for name, proposal in proposals.items():
+        added = ""
+        clause = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
+        if clause:
+            added += f"; {clause}"
+        floor, size = floors.get(name), proposal.decision.target.size
+        if floor is not None and size <= floor.replicas:
             missed = "" if size == floor.replicas else f", of which {size} find room"
-            said[name] = f"{said.get(name, 'Stays')}; it has {floor.reason}{missed}"
+            added += f"; it has {floor.reason}{missed}"
+        if name in skewed and find_shortage(proposal):
+            added += f". {skewed[name]}"
+        if added:
+            said[name] = said.get(name, "Stays") + added
     return said
 
 
@@ -439,13 +448,7 @@ class CostCap:
     def __init__(
         self, limit: float | None, *, prices: Mapping[str, float], job_manager: float
     ) -> None:
-        """Create it for a limit.
-
-        Args:
-            limit: Currency per hour, everything that is paid included; `None` is no limit.
-            prices: Of every node type, see `prices`.
-            job_manager: Price of the JobManager.
-        """
+        """Create it for a limit in currency per hour, everything included; `None` is none."""
         self._limit = limit
         self._prices = dict(prices)
         self._job_manager = job_manager
@@ -454,12 +457,7 @@ class CostCap:
     def limit_observations(
         self, seen: Mapping[str, Observation], fixed: Collection[str]
     ) -> dict[str, Observation]:
-        """Return what operators know, with what each may cost.
-
-        Args:
-            seen: Of all operators.
-            fixed: Those whose deployment never changes; the others share what these leave.
-        """
+        """Return what operators know, with what each may cost; they share what `fixed` leave."""
         scaled = {name: each for name, each in seen.items() if name not in fixed}
         if self._limit is None or not scaled:
             return dict(seen)

@@ -107,10 +107,7 @@ def directives_of(
 ) -> Directives:
     """Return what the manifest, annotations included, asks.
 
-    Args:
-        app: The manifest.
-        revision: What the job is to be made of, see `assembly.revision_of`.
-        refused: Why nothing may be scaled, as far as the surroundings know.
+    Why nothing may be scaled (`refused`) is known to the surroundings, and so is the revision.
     """
     return Directives(
         mode=app.spec.mode,

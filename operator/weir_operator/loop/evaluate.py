@@ -41,12 +41,7 @@ def evaluate(
 ) -> Tick:
     """Return the tick with what its snapshot says; where it holds, no manager observes anything.
 
-    Args:
-        tick: With its snapshot, its budgets, and why it holds, if it does.
-        status: What runs, and which pools are full.
-        settings: Objective, interval and limits of the job.
-        managers: The Operator Managers, which take in the measurements.
-        am: The Application Manager: the weights of the costs, and the limit on cost.
+    A tick that is given has its snapshot, its budgets, and why it holds, if it does.
     """
     snapshot, app = tick.snapshot, tick.snapshot.app
     tick = replace(

@@ -8,19 +8,14 @@ separately; a message in which only numbers changed has the same cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import structlog
-
 from weir_operator.clock import Clock
-from weir_operator.errors import UndeclaredReasonError, WeirError, describe_unexpected
+from weir_operator.errors import UndeclaredReasonError
 from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.rescale.journal import Kind
-from weir_policies.errors import WeirPolicyError
-from weir_simulator.errors import SimulatorError
 
 Severity = Literal["Normal", "Warning"]
 
@@ -71,7 +66,6 @@ WARNINGS = frozenset(
         "ScalingRefused",
         "StateMissing",
         "StateNotRemoved",
-        "SuspendFailed",
         "TaskManagerLost",
         "TickFailed",
         "TrialFailed",
@@ -207,32 +201,3 @@ class Notices:
         for cause, name in self._guards.keys() - present.keys():
             self.report(_END[cause], f"{name} has ended")
         self._guards = present
-
-
-log = structlog.get_logger()
-
-
-class Failures:
-    """The last failure of each piece of work, by the reason of its event."""
-
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-        self._last: dict[str, str] = {}
-
-    def last(self, reason: str) -> str:
-        """Return why the work failed when it was last done; empty where it did not."""
-        return self._last.get(reason, "")
-
-    @contextmanager
-    def survived(self, reason: str) -> Iterator[None]:
-        """Report what fails inside, and continue."""
-        failure = ""
-        try:
-            yield
-        except (WeirError, WeirPolicyError, SimulatorError) as error:
-            failure = str(error)
-        except Exception as error:
-            log.exception("unexpected error", work=reason)
-            failure = describe_unexpected(error)
-        self._last[reason] = failure
-        self._notices.report_while(reason, failure)

@@ -35,7 +35,7 @@ from weir_operator.loop.bounds import (
     floors_at,
     guards_at,
     insist,
-    name_floors,
+    name_bounds,
     refuse_below_floors,
     refuse_change,
     refuse_move,
@@ -51,8 +51,6 @@ from weir_operator.loop.proposals import (
     Ruling,
     cut_all,
     is_short_of_money,
-    name_limiting_factors,
-    name_skews,
 )
 from weir_operator.loop.record import DecisionRecord, JobTick, LearningOutcome
 from weir_operator.loop.separation import (
@@ -63,8 +61,7 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.tick import MissedObjective, Tick, find_first_window
-from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.tick import MissedObjective, Tick, TuningView, find_first_window
 from weir_operator.loop.verify import ChangeSoFar
 from weir_operator.rescale.journal import RescaleJournal, new_id
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
@@ -110,12 +107,7 @@ async def watch_job(
     wait: Callable[[], Awaitable[None]],
     on_trouble: OnTrouble,
 ) -> None:
-    """Check the job repeatedly until it has finished.
-
-    Args:
-        heal: Checks once and moves the job towards what is asked of it.
-        wait: Waits until the next check.
-        on_trouble: Told when no job runs for some checks, and when one runs again.
+    """Check the job repeatedly until it has finished; tell when none runs, and when one does again.
 
     Raises:
         WeirError: The job cannot be kept running.
@@ -445,10 +437,14 @@ class ApplicationController:
             ruling = ruling.only_advised(tick.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        neighbourhoods = self._managers.neighbourhoods
-        verdicts = name_limiting_factors(ruling.verdicts, proposals, neighbourhoods, tick.splits)
-        verdicts = name_floors(verdicts, proposals, tick.floors)
-        verdicts = name_skews(verdicts, proposals, tick.skewed)
+        verdicts = name_bounds(
+            ruling.verdicts,
+            proposals,
+            neighbourhoods=self._managers.neighbourhoods,
+            splits=tick.splits,
+            floors=tick.floors,
+            skewed=tick.skewed,
+        )
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
         capped = self._am.cap.describe(tick.observations, short, tick.floors)
         self._notices.report_while("CostCapped", capped)
@@ -647,7 +643,7 @@ class ApplicationController:
         refusal = refuse_move(current, target, models, guards)
         if directives.mode is not Mode.AUTO:
             refusal = f"Only advised: spec.mode is {directives.mode.value}"
-        if self._outage.is_answered and (refusal is not None or not moves):
+        if self._outage.answered and (refusal is not None or not moves):
             return None
         if refusal is None and moves:
             refusal = self._refuse_unasked(target, self._clock.now())
@@ -659,7 +655,7 @@ class ApplicationController:
             # Once per outage; it is taken when what holds it back is over.
             self._notices.report_while("FallbackHeld", f"{reason}; {refusal}")
             return None
-        self._outage.answer()
+        self._outage.answered = True
         self._notices.report("FallbackTaken", reason)
         return self._go_to(target, status, reason) if moves else None
 

@@ -100,32 +100,6 @@ class Ruling:
         )
 
 
-def name_limiting_factors(
-    verdicts: Mapping[str, str],
-    proposals: Mapping[str, Proposal],
-    neighbourhoods: Mapping[str, Neighbourhood],
-    splits: Mapping[str, float],
-) -> dict[str, str]:
-    """Return the verdicts with what binds each operator."""
-    said = dict(verdicts)
-    for name, proposal in proposals.items():
-        clause = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
-        if clause:
-            said[name] = f"{said.get(name, 'Stays')}; {clause}"
-    return said
-
-
-def name_skews(
-    verdicts: Mapping[str, str], proposals: Mapping[str, Proposal], skewed: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the verdicts with why more replicas do not help, where a decision does not suffice."""
-    said = dict(verdicts)
-    for name, sentence in skewed.items():
-        if name in proposals and _find_shortage(proposals[name]):
-            said[name] = f"{said.get(name, 'Stays')}. {sentence}"
-    return said
-
-
 def cut_all(
     proposals: Mapping[str, Proposal],
     observations: Mapping[str, Observation],
@@ -231,29 +205,19 @@ def keep_bounds(proposal: Proposal, start: Deployment, room: Mapping[str, int]) 
         if urgency == decision.urgency:
             return proposal
         return replace(proposal, decision=replace(decision, urgency=urgency))
-    [expectation] = expect(seen, [target])
     bounds = [f"at least {seen.min_replicas} replicas"] if seen.min_replicas > 1 else []
     if seen.max_price is not None:
         bounds.append(f"a cost of at most {seen.max_price:.4g} per hour")
     asked = " and ".join(bounds)
     goes = "Stays" if target == present else f"Goes to {format_deployment(target, types)}"
-    reason = f"{goes} to keep {asked} ({decision.reason})"
-    chosen = Candidate(
-        deployment=target,
-        score=math.nan,
-        expectation=expectation,
+    return _decide_instead(
+        proposal,
+        target,
+        reason=f"{goes} to keep {asked} ({decision.reason})",
         verdict=f"Chosen: it keeps {asked}",
-    )
-    others = [each for each in decision.candidates if each.deployment != target]
-    decision = replace(
-        decision,
-        target=target,
-        reason=reason,
-        candidates=(chosen, *others)[:AT_MOST],
-        expectation=expectation,
+        others=[each for each in decision.candidates if each.deployment != target],
         urgency=urgency,
     )
-    return replace(proposal, decision=decision)
 
 
 def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
@@ -298,26 +262,41 @@ def _cut(proposal: Proposal, counts: Sequence[int], allowed: str, verdict: str) 
     if speed_of(cut, types) <= speed_of(now, types):
         cut = now
     start = "Stays" if cut == now else f"Goes to {format_deployment(cut, types)}"
-    [expectation] = expect(seen, [cut])
-    known = {each.deployment: each for each in decision.candidates}
-    chosen = Candidate(
-        deployment=cut,
-        score=known[cut].score if cut in known else math.nan,
-        expectation=expectation,
-        verdict=verdict,
-    )
-    others = [
-        replace(each, verdict=f"Rejected: {allowed}") if each.deployment == target else each
-        for each in decision.candidates
-        if each.deployment != cut
-    ]
-    decision = replace(
-        decision,
-        target=cut,
+    scores = {each.deployment: each.score for each in decision.candidates}
+    return _decide_instead(
+        proposal,
+        cut,
         reason=f"{start} instead of {allowed} ({decision.reason})",
+        verdict=verdict,
+        others=[
+            replace(each, verdict=f"Rejected: {allowed}") if each.deployment == target else each
+            for each in decision.candidates
+            if each.deployment != cut
+        ],
+        urgency=0.0 if cut == now else decision.urgency,
+        score=scores.get(cut, math.nan),
+    )
+
+
+def _decide_instead(
+    proposal: Proposal,
+    target: Deployment,
+    *,
+    reason: str,
+    verdict: str,
+    others: Sequence[Candidate],
+    urgency: float,
+    score: float = math.nan,
+) -> Proposal:
+    [expectation] = expect(proposal.observation, [target])
+    chosen = Candidate(deployment=target, score=score, expectation=expectation, verdict=verdict)
+    decision = replace(
+        proposal.decision,
+        target=target,
+        reason=reason,
         candidates=(chosen, *others)[:AT_MOST],
         expectation=expectation,
-        urgency=0.0 if cut == now else decision.urgency,
+        urgency=urgency,
     )
     return replace(proposal, decision=decision)
 
@@ -335,7 +314,7 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
     """
     seen = proposal.observation
     model, target = seen.model, proposal.decision.target
-    short = _find_shortage(proposal)
+    short = find_shortage(proposal)
     if not short:
         return ""
     if neighbourhood is Neighbourhood.ONE and proposal.kind is not ChangeKind.NOTHING:
@@ -358,7 +337,8 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
     return f"{short}, because no reachable deployment is expected to be worth its cost"
 
 
-def _find_shortage(proposal: Proposal) -> str:
+def find_shortage(proposal: Proposal) -> str:
+    """Return in what the decision is not expected to suffice, a clause; empty where it is."""
     seen, expected = proposal.observation, proposal.decision.expectation
     if expected.utilisation > 1:
         return "it is not expected to keep up with the load"
@@ -370,7 +350,7 @@ def _find_shortage(proposal: Proposal) -> str:
 def is_short_of_money(proposal: Proposal) -> bool:
     """Return whether the decision does not suffice, and one more replica would cost too much."""
     seen = proposal.observation
-    if seen.max_price is None or not _find_shortage(proposal):
+    if seen.max_price is None or not find_shortage(proposal):
         return False
     types = seen.model.node_types
     left = seen.max_price - price_per_hour(proposal.decision.target, types)

@@ -111,10 +111,7 @@ class TokenGate:
     ) -> dict[str, str]:
         """Return why rescales find no token, by operator; those that find one are left out.
 
-        Args:
-            wishes: Proposals, by operator.
-            move: A replica's leave, which is refused by the replica's name.
-            room: Replicas that may be added, by pool with a limit.
+        A move is refused by its replica's name. `room` is that of pools with a limit.
         """
         requests = [
             _request(name, wish) for name, wish in wishes.items() if wish.kind is ChangeKind.RESCALE
@@ -123,7 +120,7 @@ class TokenGate:
         placeable = drop_conflicts(requests, room or {})
         granted, _ = grant(placeable, self._tokens)
         return {
-            _subject(each): self._describe_denial(each)
+            each.replica or each.operator: self._describe_denial(each)
             if each in placeable
             else f"Denied: {_name_pools(each, room or {})} has no room beside more urgent proposals"
             for each in requests
@@ -148,10 +145,6 @@ class TokenGate:
 
 def _name_pools(request: AdaptationRequest, room: Mapping[str, int]) -> str:
     return " or ".join(f"pool {pool}" for pool in request.places if pool in room)
-
-
-def _subject(request: AdaptationRequest) -> str:
-    return request.replica or request.operator
 
 
 def _request(name: str, wish: Proposal) -> AdaptationRequest:

@@ -132,10 +132,9 @@ class SharedOperators:
         return found
 
     def find_busy(self, measured: Mapping[str, float]) -> dict[str, float]:
-        """Return the busy vertices by name, the busiest first; several subtasks may exceed 1.
+        """Return the busy vertices' seconds of work per second by name, the busiest first.
 
-        Args:
-            measured: Seconds of work per second by the vertex's id in Flink.
+        Several subtasks may exceed 1.
         """
         found: dict[str, float] = {}
         for names in self.vertices.values():
@@ -227,9 +226,7 @@ def measured_over(interval: float) -> float:
 def describe_busy(busy: Mapping[str, float], interval: float) -> str:
     """Return why vertices become operators of their own, a sentence without a full stop.
 
-    Args:
-        busy: Seconds of work per second, by vertex.
-        interval: Seconds between two decisions.
+    They are given with their seconds of work per second, and with the seconds between decisions.
     """
     were = "was" if len(busy) == 1 else "were"
     a_vertex = "it" if len(busy) == 1 else "each"
@@ -244,10 +241,7 @@ def describe_waiting(
 ) -> str:
     """Return why busy vertices keep sharing, a sentence without a full stop; empty without any.
 
-    Args:
-        waiting: Seconds of work per second, by vertex.
-        limits: Most replicas over all operators, by pool that has a limit.
-        max_operators: That there may be.
+    They are given with their seconds of work per second.
     """
     if not waiting:
         return ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -219,10 +219,7 @@ class Advisor:
             "version": VERSION,
             "deployments": self._deployments,
             "tokens": None if self._tokens is None else self._tokens.to_dict(),
-            "days": {
-                str(day): [b.seconds, b.paid, b.advised, b.restarts, b.judged, b.violations]
-                for day, b in self._days.items()
-            },
+            "days": {str(day): astuple(bill) for day, bill in self._days.items()},
         }
         write_atomically(self._path, json.dumps(state))
 
@@ -236,11 +233,7 @@ class Advisor:
             if is_other or state.get("version") != VERSION:
                 return
             tokens = None if state["tokens"] is None else RestartTokens.from_dict(state["tokens"])
-            names = ("seconds", "paid", "advised", "restarts", "judged", "violations")
-            days = {
-                int(day): Bill(**dict(zip(names, figures, strict=True)))
-                for day, figures in state["days"].items()
-            }
+            days = {int(day): Bill.of(figures) for day, figures in state["days"].items()}
             self._deployments, self._tokens, self._days = state["deployments"], tokens, days
         except (
             OSError,

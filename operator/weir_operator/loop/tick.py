@@ -7,13 +7,13 @@ are something that people should hear of, also where Weir does nothing (`MissedO
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
 
 from weir_operator.loop.bounds import WORKING_OFF, Floors, Guard
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import UNMEASURED, MeasuredInterval
 from weir_operator.metrics.keys import KeyReport
 from weir_operator.metrics.quality import ProblemKind
@@ -22,7 +22,7 @@ from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode
 from weir_policies.kernels.wording import format_money, format_share, format_time
 from weir_policies.model.estimation import WRONG
-from weir_policies.policy import ChangeKind, Observation
+from weir_policies.policy import ChangeKind, Observation, Tuning
 from weir_simulator.fitting.samples import IntervalSample
 
 DAY = 86_400.0
@@ -51,14 +51,18 @@ class Bill:
 
     def __add__(self, other: Bill) -> Bill:
         """Return both together."""
-        return Bill(
-            seconds=self.seconds + other.seconds,
-            paid=self.paid + other.paid,
-            advised=self.advised + other.advised,
-            restarts=self.restarts + other.restarts,
-            judged=self.judged + other.judged,
-            violations=self.violations + other.violations,
-        )
+        return Bill.of(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+
+    @classmethod
+    def of(cls, figures: Iterable[float]) -> Bill:
+        """Return the bill with these figures, one for each field.
+
+        Raises:
+            ValueError: There are more figures or fewer.
+        """
+        names = (each.name for each in fields(cls))
+        given: dict[str, Any] = dict(zip(names, figures, strict=True))
+        return cls(**given)
 
     @property
     def saved_a_day(self) -> float:
@@ -93,6 +97,38 @@ class Bill:
             f"Following the advice would {change} a day with {restarts} a day and {late} of "
             f"intervals over the bound (seen for {seen})"
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelState:
+    """Whether the simulator is like the job, as far as is known."""
+
+    fitted: bool | None
+    """`None` where too little was measured for a fit."""
+    reason: str
+    """`Fitting`, `Fitted`, `TooFewSamples`, `BadFit`, `CannotFit` or `Drift`."""
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningView:
+    """The state of one StreamApp's tuning, for reports."""
+
+    model: ModelState
+    tuned: Tuning
+    """What the Operator Managers work with."""
+    version: int = 0
+    """Number of the tuning that `tuned` comes from; 0 where nothing was tuned."""
+    since: float = 0.0
+    """Unix time at which `tuned` was taken; 0 where nothing was tuned."""
+    expected: str = ""
+    """What the simulator expects of it, a sentence; empty where nothing was tuned."""
+    in_training: tuple[str, ...] = ()
+    """Operators whose policy does not decide yet, because it has not been trained."""
+    failure: str = ""
+    """Why the last tuning could not be made, a sentence; empty where it could, or none was due."""
+    answered: bool = False
+    """Whether the tuner has ever answered for the job as it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,11 +190,6 @@ class Tick:
         return tuple(each for each in self.guards if each is not WORKING_OFF)
 
 
-def find_first_wait(now: float, interval: float, phase: float | None) -> float:
-    """Return the seconds until the first tick: an interval, or until its place within one."""
-    return interval if phase is None else (phase * interval - now) % interval
-
-
 def find_first_window(
     now: float, interval: float, phase: float | None, *, judged_until: float
 ) -> tuple[float, float]:
@@ -174,7 +205,7 @@ def find_first_window(
         phase: See `LoopSettings.phase`.
         judged_until: The time of the last tick before, at most `now`; `-inf` without.
     """
-    due = now + find_first_wait(now, interval, phase)
+    due = now + (interval if phase is None else (phase * interval - now) % interval)
     start = due - interval
     if judged_until > start - interval:
         start = judged_until

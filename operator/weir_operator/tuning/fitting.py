@@ -15,7 +15,7 @@ from pathlib import Path
 
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.decide import ObservedOperator
-from weir_operator.loop.tuned import ModelState
+from weir_operator.loop.tick import ModelState
 from weir_operator.runtime.files import storing
 from weir_operator.tuning.history import Past, PastFit, fit_with_past
 from weir_operator.tuning.samples import most_intervals, read_samples
@@ -37,7 +37,7 @@ FOLDER = "fitted"
 
 
 def find_fitted(folder: Path) -> Path:
-    """Return the experiment of the StreamApp with this folder, or `None`."""
+    """Return where the experiment of the StreamApp with this folder is written."""
     return folder / FOLDER / "experiment.yaml"
 
 
@@ -100,14 +100,7 @@ class Fitter:
         slot: float,
         past: Past | None = None,
     ) -> None:
-        """Create it for a StreamApp and its records.
-
-        Args:
-            records: The file of the decision records.
-            managers: Of all operators.
-            slot: Seconds between two decisions.
-            past: Where more history of the job is; `None` if none is configured.
-        """
+        """Create it for a StreamApp and the file of its records; a slot is in seconds."""
         self._records = records
         self._managers = managers
         self._slot = slot

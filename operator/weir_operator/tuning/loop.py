@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
 from pydantic import JsonValue
 
-from weir_operator.loop.arbitrate import BudgetSharing
+from weir_operator.errors import WeirError, describe_unexpected
+from weir_operator.loop.arbitrate import UNTUNED, BudgetSharing
 from weir_operator.loop.bounds import cost_per_hour
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.events import Failures, Notices
-from weir_operator.loop.tick import Tick
-from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
+from weir_operator.loop.events import Notices
+from weir_operator.loop.tick import ModelState, Tick, TuningView
 from weir_operator.loop.verify import Verdict
 from weir_operator.streamapp.models import Mode
 from weir_operator.tuning.fitting import UNKNOWN, Fitter, write_fitted
@@ -40,8 +41,9 @@ from weir_operator.tuning.requests import (
 )
 from weir_operator.tuning.store import Standing, TuningStore, Version
 from weir_operator.tuning.trial import find_overgrown, judge_trial
+from weir_policies.errors import WeirPolicyError
 from weir_policies.kernels.wording import format_rate
-from weir_simulator.errors import FitError
+from weir_simulator.errors import FitError, SimulatorError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.tuning.order import TuningRequest, TuningResult
@@ -103,7 +105,7 @@ class TuningLoop:
         self._directives = directives
         self._clock = notices.clock
         self._notices = notices
-        self._failures = Failures(notices)
+        self._failures: dict[str, str] = {}  # why work failed the last time, by its event
         self._fitter = fitter
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
@@ -122,7 +124,7 @@ class TuningLoop:
             since=0.0 if present is None else present.since,
             expected="" if present is None else present.sentence,
             in_training=self._managers.in_training,
-            failure=self._failures.last("TuningFailed"),
+            failure=self._failures.get("TuningFailed", ""),
             answered=bool(self._state.versions) or self._state.not_taken is not None,
         )
 
@@ -132,10 +134,7 @@ class TuningLoop:
         self._sharing.tuned = self._state.tuned
 
     def forget(self, reset_nonce: int) -> None:
-        """Start over: nothing tuned, nothing fitted.
-
-        Args:
-            reset_nonce: The manifest's from now on; the next start asks for it.
+        """Start over: nothing tuned, nothing fitted; the next start asks for this nonce.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
@@ -165,7 +164,7 @@ class TuningLoop:
     async def attempt(self) -> None:
         """Fit, and tune if possible; report a failure, which changes nothing."""
         self._notices.report_while("TuningFailed", "")  # reported again, so that failures count
-        with self._failures.survived("TuningFailed"):
+        with self._surviving("TuningFailed"):
             await self._tune_once()
 
     def note(self, tick: Tick) -> None:
@@ -176,12 +175,26 @@ class TuningLoop:
             self._seen.set()
         if sample is None:
             return
-        with self._failures.survived("TrialFailed"):
+        with self._surviving("TrialFailed"):
             self._watch(sample)
             in_force = not self._outgrown
             self._watch_traffic(tick, sample)
             if in_force or self._outgrown:
                 self._judge(tick)
+
+    @contextmanager
+    def _surviving(self, reason: str) -> Iterator[None]:
+        """Report what fails inside, and continue."""
+        failure = ""
+        try:
+            yield
+        except (WeirError, WeirPolicyError, SimulatorError) as error:
+            failure = str(error)
+        except Exception as error:
+            log.exception("unexpected error", work=reason)
+            failure = describe_unexpected(error)
+        self._failures[reason] = failure
+        self._notices.report_while(reason, failure)
 
     # -- one tuning -------------------------------------------------------------------------------
 

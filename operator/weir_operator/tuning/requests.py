@@ -16,7 +16,6 @@ from pydantic import JsonValue
 
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.tuning.protocol import TuningLostError
-from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.model.objective import Statistic
 from weir_policies.model.season import Season
 from weir_policies.policy import CostWeights, Tuning
@@ -45,6 +44,8 @@ and a tuning on it promises what it cannot know."""
 LONGEST_WAIT = 0.5
 """Times all that is ever fitted to, the longest that a tuning waits for such a trace: where hardly
 a restart is allowed, it would never be there."""
+TRAINED_FOR = 20_000
+"""Slots that policies which learn by trying are trained for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,16 +57,11 @@ class Terms:
     """Of the manifest."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
-    algorithm: Algorithm = "joint"
     evaluations: int = 25
-    workers: int = 1
-    """Processes; one, because the job itself may run on the same machine."""
     deadline: float = 600.0
     """Seconds after which the best so far is the answer."""
     watch: int = 60
     """Intervals of a trial."""
-    train: int = 20_000
-    """Slots that policies which learn by trying are trained for."""
 
 
 def make_request(
@@ -114,16 +110,15 @@ def make_request(
     return TuningRequest(
         experiment=experiment,
         constraints=terms.constraints,
-        algorithm=terms.algorithm,
         evaluations=terms.evaluations,
-        workers=terms.workers,
+        workers=1,  # the job itself may run on the same machine
         deadline=terms.deadline,
         incumbent=incumbent,
         warm_starts=_warm_starts(experiment, incumbent, known, similar),
         # Four digits: no rate is measured better, and the trace is most of what is sent.
         rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
         watch=min(terms.watch, len(fit.rates)),
-        train=terms.train if training else 0,
+        train=TRAINED_FOR if training else 0,
     )
 
 
@@ -156,9 +151,7 @@ def _warm_starts(
 def find_shortness(request: TuningRequest, *, most_intervals: int) -> str:
     """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
 
-    Args:
-        request: Its constraints say how many restarts are allowed.
-        most_intervals: What such a job is ever fitted to.
+    That depends on how many restarts are allowed, and on what such a job is ever fitted to.
     """
     allowed, slots = request.constraints.max_reconfigurations, len(request.rates)
     longest = LONGEST_WAIT * most_intervals

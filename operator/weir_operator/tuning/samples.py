@@ -39,12 +39,7 @@ def read_samples(path: Path, *, since: float) -> Samples:
 
 
 def most_intervals(samples: Samples, *, interval: float) -> int:
-    """Return how many intervals of such a job are ever read at once.
-
-    Args:
-        samples: Of the job.
-        interval: Seconds between two ticks.
-    """
+    """Return how many intervals of such a job, each of so many seconds, are ever read at once."""
     measured = sum(each.measured for each in samples.intervals)
     of_size = MAX_MEASURED * len(samples.intervals) / measured if measured else math.inf
     return int(min(MOST_INTERVALS, INTERVALS_KEPT / interval, of_size))

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from weir_operator.loop.tuned import UNTUNED
+from weir_operator.loop.arbitrate import UNTUNED
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.tuning.trial import TuningTrial
 from weir_policies.policy import Tuning

@@ -74,10 +74,7 @@ def judge_trial(
 ) -> tuple[Verdict, str]:
     """Return the verdict so far, and its reason, one sentence.
 
-    Args:
-        trial: What was measured.
-        forecast: What was expected.
-        most_restarts: Share of the intervals in which the objective allows a restart.
+    `most_restarts` is the share of intervals in which the objective allows a restart.
     """
     maximum = _most(forecast.violations, forecast)
     if trial.late > maximum:

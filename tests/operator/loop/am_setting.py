@@ -29,13 +29,14 @@ def wishing(replicas, *, urgency):
     )
 
 
-def an_am(*, restarts, gate=None, shared=None):
+def an_am(*, restarts, gate=None, shared=None, cap=None):
     return ApplicationManager(
         objective=Objective(response_time=0.5),
         pool_limits={},
         restarts=RestartBudget(size=restarts),
         gate=gate,
         shared=shared,
+        cap=cap,
     )
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from weir_operator.loop.arbitrate import MetricsOutage, find_fallback
+from tests.operator.loop.am_setting import an_am
+from weir_operator.loop.arbitrate import MetricsOutage
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.model.node_types import NodeType
@@ -18,6 +19,12 @@ TEN_MINUTES = Fallback(after=Duration("10m"))
 
 def models(*names, max_replicas=4):
     return {name: a_model(name=name, node_types=TYPES, max_replicas=max_replicas) for name in names}
+
+
+def find_fallback(fallback, current, models, pool_limits):
+    am = an_am(restarts=3)
+    am.pool_limits = pool_limits
+    return am.find_fallback(fallback, current, models, {})
 
 
 def test_the_fallback_is_due_only_after_the_metrics_were_unhealthy_for_so_long():
@@ -41,7 +48,7 @@ def test_a_healthy_tick_begins_the_count_again():
 def test_an_outage_is_answered_once_and_its_end_is_known():
     blindness = MetricsOutage()
     blindness.note(healthy=False, now=0.0)
-    blindness.answer()
+    blindness.answered = True
 
     assert not blindness.is_due(TEN_MINUTES, 10_000.0)
     assert blindness.note(healthy=True, now=10_001.0)

@@ -15,7 +15,7 @@ from weir_operator.loop.bounds import (
     guards_at,
     insist,
     keep_all_bounds,
-    name_floors,
+    name_bounds,
     refuse_below_floors,
 )
 from weir_operator.loop.directives import Directives
@@ -25,7 +25,7 @@ from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.kernels.staying import hold
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.policy import NEEDED
+from weir_policies.policy import NEEDED, Neighbourhood
 from weir_policies.testing import a_model, an_observation
 
 TYPES = (
@@ -154,7 +154,14 @@ def test_a_floor_without_room_is_kept_as_far_as_there_is_and_says_what_is_missin
     floors = floors_at(Directives(windows=(a_window(),)), at("2026-01-05 17:30:00"), ahead=0.0)
 
     raised = cut_all({"match": a_proposal(seen)}, {"match": seen}, {})
-    verdicts = name_floors({}, raised, floors)
+    verdicts = name_bounds(
+        {},
+        raised,
+        neighbourhoods={"match": Neighbourhood.ANY},
+        splits={},
+        floors=floors,
+        skewed={},
+    )
 
     assert raised["match"].decision.target == Deployment((3,))
     assert "a floor of 4 by the window peak" in verdicts["match"]

@@ -8,7 +8,6 @@ from tests.operator.rescale.fakes import FakeClock
 from weir_operator.clock import Retrier, wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.restart_limits import SharedRestarts
-from weir_operator.loop.tick import find_first_wait
 from weir_operator.metrics.quality import ProblemKind
 from weir_operator.rescale.status import FailedDeployment, FullPool
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
@@ -138,10 +137,6 @@ def test_the_budget_over_all_apps_refills_at_its_time(step):
 
     assert early is not None
     assert shared.refuse(urgent=True) is None
-
-
-def test_the_first_tick_is_due_at_its_place_in_the_interval_by_the_wall_clock():
-    assert find_first_wait(1003.0, 60.0, 0.0) == 17.0
 
 
 @pytest.mark.parametrize(

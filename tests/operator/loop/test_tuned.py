@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.loop.test_application_manager import a_manager
-from weir_operator.loop.arbitrate import BudgetSharing
-from weir_operator.loop.tuned import fit_budgets
+from weir_operator.loop.arbitrate import BudgetSharing, fit_budgets
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostWeights, Tuning

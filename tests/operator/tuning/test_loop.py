@@ -11,15 +11,14 @@ from tests.operator.tuning.tuning_setting import (
     BUDGETS,
     HOLD,
     HOURS,
-    RUNS,
     TRUTHS,
     plans,
     with_other_times,
 )
-from tests.simulator.fitting.known_job import OperatorInterval, run_job
+from tests.simulator.fitting.known_job import run_job
 from weir_operator.errors import TemporaryError
+from weir_operator.loop.arbitrate import UNTUNED
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.tuned import UNTUNED
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.fitting import find_fitted
 from weir_operator.tuning.protocol import TuningLostError
@@ -184,20 +183,6 @@ async def test_what_was_taken_back_is_remembered_and_not_tried_again(setting_of)
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.reasons[-1] == "TuningKnownToFail"
-
-
-async def test_traffic_that_it_has_never_seen_is_no_fault_of_a_tuning(setting_of):
-    setting = setting_of()
-    await setting.loop.attempt()
-    [flood] = run_job(
-        TRUTHS,
-        [{name: OperatorInterval(deployment=RUNS[name], rate=90.0) for name in RUNS}],
-        rng=np.random.default_rng(5),
-    ).intervals
-
-    setting.note(late=True, sample=flood, times=10)
-
-    assert setting.loop.view.version == 1
 
 
 async def test_a_restarted_controller_goes_on_with_the_version_in_force(setting_of):
@@ -446,20 +431,14 @@ NOTHING = CostWeights(violation=0, resources=0, reconfiguration=0)
     ("wrong", "told"),
     [
         ({"budgets": {"other": 0.1}}, "budgets for"),
-        ({"budgets": {"match": 0.1}}, "budgets for"),
-        ({"budgets": {**BUDGETS, "third": 0.1}}, "budgets for"),
         ({"budgets": {}}, "budgets for"),
-        ({"budgets": {"match": 0.1, "count": 1e300}}, "at most 0.5 s"),
         ({"budgets": {"match": 0.1, "count": 0.51}}, "at most 0.5 s"),
         ({"weights": NOTHING}, "weights with a sum above 0"),
         ({"weights": replace(NOTHING, violation=1e308, resources=1e308)}, "weights"),
     ],
 )
-@pytest.mark.parametrize("better", [True, False])
-async def test_an_answer_that_cannot_be_the_requests_changes_nothing(
-    setting_of, wrong, told, better
-):
-    right = an_answer(BUDGETS, better=better)
+async def test_an_answer_that_cannot_be_the_requests_changes_nothing(setting_of, wrong, told):
+    right = an_answer(BUDGETS)
     setting = setting_of(right.model_copy(update={"best": replace(right.best, **wrong)}))
 
     await setting.loop.attempt()

@@ -12,8 +12,8 @@ from tests.operator.tuning.fakes import a_request, an_answer
 from tests.operator.tuning.tuning_setting import BUDGETS, HOLD, HOURS, RUNS, TRUTHS, plans
 from tests.simulator.fitting.known_job import OperatorInterval, run_job
 from weir_operator.errors import PermanentError
+from weir_operator.loop.arbitrate import UNTUNED
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.tuned import UNTUNED
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.requests import find_shortness
 from weir_operator.tuning.store import Standing, TuningStore

@@ -4,7 +4,7 @@ import pytest
 
 from tests.operator.tuning.fakes import an_answer
 from tests.operator.tuning.tuning_setting import BUDGETS
-from weir_operator.loop.tuned import UNTUNED
+from weir_operator.loop.arbitrate import UNTUNED
 from weir_policies.policy import CostWeights, Tuning
 
 

@@ -15,8 +15,7 @@ from typing import Literal
 from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.loop import Trouble
-from weir_operator.loop.tick import Tick
-from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.tick import Tick, TuningView
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.streamapp.status import Condition, shorten
 

@@ -28,8 +28,7 @@ from weir_operator.loop.bounds import Cause, Guard, cost_per_hour, prices
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.record import DecisionRecord
-from weir_operator.loop.tick import Tick
-from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.tick import Tick, TuningView
 from weir_operator.rescale.journal import RescaleJournal, summarise_change
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode, StreamApp

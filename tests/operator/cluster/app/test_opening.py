@@ -8,7 +8,7 @@ import pytest
 
 from weir_operator.api.objects import Resource
 from weir_operator.cluster.app.opening import phase_of
-from weir_operator.loop.tick import find_first_wait, find_first_window
+from weir_operator.loop.tick import find_first_window
 
 
 def a_resource(number):
@@ -32,7 +32,9 @@ def test_ticks_of_many_apps_are_spread_over_the_interval():
     ids=["without a place, an interval from now", "its next place", "past it", "just now"],
 )
 def test_when_the_first_tick_is_due(now, phase, wait):
-    assert find_first_wait(now, 60.0, phase) == wait
+    start, due = find_first_window(now, 60.0, phase, judged_until=-math.inf)
+
+    assert (start, due) == (now + wait - 60.0, now + wait)
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,11 @@ from weir_operator.cluster.status.view import (
     note_trouble,
     render_status,
 )
+from weir_operator.loop.arbitrate import UNTUNED
 from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.loop import Loop, Trouble
-from weir_operator.loop.tick import Tick
-from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
+from weir_operator.loop.tick import ModelState, Tick, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
