@@ -13,6 +13,11 @@ NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
 """What came out of a job that was not measured."""
 
 
+def without_samples(window: Window) -> Window:
+    """Return the window of a source that has nothing."""
+    return Window(start=window.start, end=window.end, series=())
+
+
 def a_snapshot(**changes: Any) -> Snapshot:
     """Return a settled minute in which nothing was measured."""
     snapshot = Snapshot(

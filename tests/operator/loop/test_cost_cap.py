@@ -3,18 +3,15 @@
 import math
 from dataclasses import replace
 
-from tests.operator.loop.am_setting import CURRENT, FLOW, TYPES, wishing
-from weir_operator.loop.arbitrate import ApplicationManager
+from tests.operator.loop.am_setting import FLOW, TYPES, an_am, rule, wishing
 from weir_operator.loop.bounds import WORKING_OFF, CostCap, floors_at, refuse_target
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.proposals import Proposal, cut_all, is_short_of_money
 from weir_operator.streamapp.managers import Fallback
 from weir_operator.streamapp.operators import Operator
-from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Expectation
 from weir_policies.testing import a_decision, a_model, an_observation
-from weir_simulator.experiment import Objective
 
 PRICES = {each.name: each.price for each in TYPES}
 """A replica of the first node type costs 0.02."""
@@ -25,26 +22,6 @@ FULL = {name: {TYPES[0].name: 2} for name in FLOW.operators}
 
 def a_cap(limit):
     return CostCap(limit, prices=PRICES, job_manager=JOB_MANAGER)
-
-
-def an_am(limit):
-    return ApplicationManager(
-        objective=Objective(response_time=0.5),
-        pool_limits={},
-        restarts=RestartBudget(size=3),
-        cap=a_cap(limit),
-    )
-
-
-def rule(am, **wishes):
-    return am.rule(
-        wishes,
-        dataflow=FLOW,
-        current=CURRENT,
-        failed=(),
-        tokens=am.restarts.fill(0.0),
-        now=0.0,
-    )
 
 
 def seeing(*counts, **changes):
@@ -82,7 +59,7 @@ def test_a_proposal_is_cut_to_what_the_operator_may_cost():
 
 
 def test_what_is_granted_together_costs_no_more_than_the_limit():
-    am = an_am(0.13)  # 0.09 now
+    am = an_am(restarts=3, cap=a_cap(0.13))  # 0.09 now
 
     ruling = rule(am, match=wishing(4, urgency=0.9), count=wishing(3, urgency=0.8))
 
@@ -92,13 +69,17 @@ def test_what_is_granted_together_costs_no_more_than_the_limit():
 
 
 def test_what_saves_makes_way_for_what_costs():
-    ruling = rule(an_am(0.09), match=wishing(3, urgency=0.9), count=wishing(1, urgency=0.1))
+    ruling = rule(
+        an_am(restarts=3, cap=a_cap(0.09)),
+        match=wishing(3, urgency=0.9),
+        count=wishing(1, urgency=0.1),
+    )
 
     assert set(ruling.granted) == {"match", "count"}
 
 
 def test_where_it_costs_too_much_already_only_savings_are_granted():
-    am = an_am(0.05)
+    am = an_am(restarts=3, cap=a_cap(0.05))
 
     ruling = rule(am, match=wishing(1, urgency=0.9), count=wishing(3, urgency=0.9))
 
@@ -114,7 +95,7 @@ def test_the_limit_counts_more_than_what_is_measured():
 
 def test_the_fallback_keeps_the_limit():
     models = {name: a_model(name=name) for name in FLOW.operators}
-    am = an_am(0.2)
+    am = an_am(restarts=3, cap=a_cap(0.2))
 
     largest = Fallback.model_validate({"deployment": "Largest"}, strict=False)
     target = am.find_fallback(largest, FULL, models, {})

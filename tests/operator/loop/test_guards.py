@@ -108,10 +108,3 @@ def test_two_guards_that_allow_different_directions_allow_none():
 
     assert refuse_change(ScalingDirection.OUT, guards) is not None
     assert refuse_change(ScalingDirection.IN, guards) is not None
-
-
-def test_a_denial_names_the_guard():
-    refusal = refuse_change(ScalingDirection.IN, [a_guard(Allowed.SCALE_OUT)])
-
-    assert refusal is not None
-    assert "somebody said so" in refusal

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.recorded import a_tick
+from tests.operator.loop.builders import without_samples
 from weir_operator.loop.record import (
-    INTERVALS_KEPT,
     MAX_MEASURED,
     MOST_INTERVALS,
     RecordStore,
@@ -69,21 +69,11 @@ async def test_an_interval_with_bad_metrics_is_not_kept(stage_of):
     stage = await stage_of().started()
     await stage.ticks(2)
     before = stage.records.intervals()
-    stage.poison = lambda window: type(window)(start=window.start, end=window.end, series=())
+    stage.poison = without_samples
 
     await stage.ticks(1)
 
     assert repr(stage.records.intervals()) == repr(before)
-
-
-async def test_intervals_older_than_a_week_and_a_little_are_let_go(stage_of):
-    stage = stage_of()
-    now = 11.0 + INTERVALS_KEPT
-    old, new = (IntervalSample(time=time, seconds=5.0, operators={}) for time in (10.0, now))
-
-    stage.records.write([a_tick(old.time, sample=old), a_tick(now, sample=new)])
-
-    assert [each.time for each in stage.records.intervals()] == [now]
 
 
 def a_large_interval(time):

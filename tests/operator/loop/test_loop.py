@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.loop.builders import without_samples
+from tests.operator.loop.conftest import CHAIN, ONE
 from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.cluster.status.conditions import judge_metrics
 from weir_operator.errors import PermanentError, TemporaryError
@@ -15,13 +17,6 @@ from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
 from weir_operator.wiring import assembly
 from weir_policies.kernels.policy import KernelPolicy
-
-CHAIN = ("gen", "match", "count", "out")
-ONE = {"small/1": 1}
-
-
-def without_samples(window: Window) -> Window:
-    return Window(start=window.start, end=window.end, series=())
 
 
 def with_nan_busy_time(window: Window) -> Window:

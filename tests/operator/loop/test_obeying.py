@@ -2,24 +2,20 @@
 
 import pytest
 
+from tests.operator.loop.builders import without_samples
+from tests.operator.loop.conftest import ONE
 from tests.operator.metrics.builders import Load
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Pause
 from weir_operator.loop.restart_limits import SharedRestarts
-from weir_operator.metrics.source import Window
 from weir_operator.rescale.journal import Step
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.application_manager.restart_budget import RestartBudget
 
-ONE = {"small/1": 1}
 PAUSED = Pause(source="weir.dev/paused", allows=Allowed.NOTHING, until=None)
 NO_SCALE_OUT = Pause(source="weir.dev/paused-scale-out", allows=Allowed.SCALE_IN, until=None)
-
-
-def without_samples(window: Window) -> Window:
-    return Window(start=window.start, end=window.end, series=())
 
 
 async def overloaded(stage):

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.operator.loop.builders import without_samples
 from tests.operator.loop.job_stage import TWO, Stage
 from tests.operator.metrics.builders import Load
 from tests.operator.rescale.bench import ONE
@@ -11,7 +12,6 @@ from tests.operator.rescale.fakes import FakeClock, MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.directives import Directives, Pause, directives_of
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
-from weir_operator.metrics.source import Window
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.settings import RescaleSettings
@@ -225,9 +225,6 @@ async def test_a_change_that_did_worse_is_taken_back_as_soon_as_a_restart_can_be
 
 
 async def blind(stage, fallback):
-    def without_samples(window):
-        return Window(start=window.start, end=window.end, series=())
-
     stage.ask(fallback=fallback)
     stage.poison = without_samples
     return await stage.ticks(5)

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -54,17 +55,7 @@ def test_a_change_written_several_times_counts_once_with_its_last_record():
         steps=(Step(name="starting", time=10.0),),
         reason="The rate rises.",
     )
-    done = RescaleRecord(
-        id="3",
-        kind="rescale",
-        started=10.0,
-        finished=12.0,
-        before={},
-        after={},
-        outcome="done",
-        gap=0.7,
-        reason="The rate rises.",
-    )
+    done = replace(begun, finished=12.0, outcome="done", gap=0.7)
 
     run = RecordedRun().with_record(begun).with_record(done)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
+from tests.operator.http_server import serving
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import JobLayout
@@ -228,22 +230,14 @@ class FakeReporter:
         self.scrapes = 0
         self.url = ""
         """Known after `start`."""
-        self._runner: web.AppRunner | None = None
+        self._server = AsyncExitStack()
 
     async def start(self) -> FakeReporter:
-        application = web.Application()
-        application.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(application)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = await self._server.enter_async_context(serving(self._answer))
         return self
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._server.aclose()
 
     async def _answer(self, _: web.Request) -> web.Response:
         self.scrapes += 1

@@ -5,25 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.metrics.builders import (
-    Load,
     a_counter,
     a_gauge,
-    a_layout,
     a_layout_of,
     a_replica,
-    a_window,
 )
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind, judge
 from weir_operator.metrics.source import Window
-
-STEADY = {
-    "gen": Load(rate=100, busy=0.1, pending=500),
-    "match": Load(rate=100, busy=0.8, service_mean=0.015, service_scv=0.5, age=0.040),
-    "count": Load(rate=100, busy=0.3, service_mean=0.003, service_scv=0.0, age=0.075),
-    "out": Load(rate=100, busy=0.1, service_mean=0.001, age=0.085, latency=0.09),
-}
 
 
 def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_its_busiest():
@@ -51,14 +41,6 @@ def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_it
     assert work.processed_rate == 100
     assert work.emitted_rate == 30
     assert work.utilisation == pytest.approx((0.9,))
-
-
-def test_a_source_whose_input_flink_does_not_count_is_measured_by_its_output():
-    layout = a_layout()
-
-    gen = measure(a_window(layout, STEADY), layout).operators["gen"]
-
-    assert gen.processed_rate == pytest.approx(100)
 
 
 def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():

@@ -20,7 +20,7 @@ from weir_simulator.tuning.order import (
 
 
 def a_request(
-    *, slots: int = 200, policy: str = "hold", train: int = 0, algorithm: Algorithm = "random"
+    *, slots: int = 200, policy: str = "hold", algorithm: Algorithm = "random"
 ) -> TuningRequest:
     """Return the request of a tuning of one operator that takes no time."""
     experiment = an_experiment(trace=TraceSource(file=Path("trace.txt")), policy={"name": policy})
@@ -32,26 +32,21 @@ def a_request(
         workers=1,
         rates=(100.0,) * slots,
         watch=20,
-        train=train,
     )
 
 
-def a_prediction(money: float, late: float = 0.0) -> Prediction:
-    """Return a prediction without reconfigurations."""
+def a_prediction(money: float) -> Prediction:
+    """Return a prediction without violations and reconfigurations."""
     none = Estimate(mean=0.0, standard_error=0.0)
     return Prediction(
-        money=Estimate(mean=money, standard_error=0.01),
-        violations=Estimate(mean=late, standard_error=0.0),
-        reconfigurations=none,
+        money=Estimate(mean=money, standard_error=0.01), violations=none, reconfigurations=none
     )
 
 
-def an_answer(
-    budgets: dict[str, float], *, better: bool = True, violations: float = 0.0, watch: int = 4
-) -> TuningResult:
-    """Return an answer that is cheaper by half, and is forecast for stretches of `watch`.
+def an_answer(budgets: dict[str, float], *, better: bool = True) -> TuningResult:
+    """Return an answer that is cheaper by half, and is forecast for stretches of four intervals.
 
-    They are forecast without restarts.
+    They are forecast without restarts and violations.
     """
     best = Tuning(
         weights=CostWeights(violation=0.8, resources=0.1, reconfiguration=0.1), budgets=budgets
@@ -72,7 +67,7 @@ def an_answer(
         simulated_slots=400,
         seconds=0.1,
         ended="finished",
-        forecast=Forecast(intervals=watch, violations=violations, money=1e9, restarts=0.0),
+        forecast=Forecast(intervals=4, violations=0.0, money=1e9, restarts=0.0),
     )
 
 

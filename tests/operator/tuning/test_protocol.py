@@ -45,13 +45,6 @@ def test_work_as_another_version_nests_it_is_refused_with_the_remedy():
         unpack_request(gzip.compress(json.dumps(nested).encode()))
 
 
-def test_an_answer_as_another_version_nests_it_counts_as_lost():
-    nested = {"version": 1, "result": {}, "forecast": {}, "trained": {}}
-
-    with pytest.raises(TuningLostError, match="Expected the result of a tuning"):
-        read_answer(json.dumps(nested))
-
-
 def test_what_was_trained_must_be_an_operator_with_a_budget():
     answer = json.loads(an_answer({"op": 0.025}).model_dump_json(by_alias=True))
 
@@ -59,13 +52,7 @@ def test_what_was_trained_must_be_an_operator_with_a_budget():
         read_answer(json.dumps(answer | {"trained": {"other": {}}}))
 
 
-def test_an_answer_comes_out_as_it_went_in():
-    answer = an_answer({"op": 0.025})
-
-    assert read_answer(answer.model_dump_json(by_alias=True)) == answer
-
-
-@pytest.mark.parametrize("text", ["", "null", '{"version": 2}', '{"version": 1}'])
+@pytest.mark.parametrize("text", ["", "null", '{"version": 1, "result": {}, "forecast": {}}'])
 def test_what_is_no_answer_counts_as_lost(text):
     with pytest.raises(TuningLostError, match="Expected the result of a tuning"):
         read_answer(text)
@@ -91,8 +78,3 @@ def test_an_answer_that_lost_a_line_is_lost():
 
     with pytest.raises(TuningLostError, match="which is incomplete"):
         read_frames("\n".join(lines[:1] + lines[2:]))
-
-
-def test_a_log_without_an_answer_is_a_lost_one():
-    with pytest.raises(TuningLostError, match="found none"):
-        read_frames("Traceback (most recent call last):")
