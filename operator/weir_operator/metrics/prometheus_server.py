@@ -94,8 +94,8 @@ class PrometheusServer:
 
     Args:
         url: Its address, such as `http://prom:9090`.
-        token: Sent as bearer token; a function is asked for it before each request, because
-            tokens in files are renewed; `None` sends none.
+        token: Asked before each request for a bearer token, which is sent: files of tokens are
+            renewed. `None` sends none.
         password: Asked before each request for a user and password, which are sent.
         headers: Sent with every request, such as a tenant's id.
         verify: Whether the server's certificate is checked, or the path of the CA bundle to
@@ -110,7 +110,7 @@ class PrometheusServer:
         self,
         url: str,
         *,
-        token: str | Callable[[], str] | None = None,
+        token: Callable[[], str] | None = None,
         password: Callable[[], tuple[str, str]] | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
@@ -123,7 +123,7 @@ class PrometheusServer:
         session.cert = certificate
         session.headers.update({"Accept-Encoding": "gzip", **(headers or {})})
         if token is not None:
-            session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
+            session.auth = _Bearer(token)
         if password is not None:
             session.auth = _Basic(password)
         session.mount("https://", _Adapter())

@@ -190,7 +190,10 @@ async def test_token_headers_and_matchers_reach_the_server(a_server):
     url = await a_server(answer)
 
     await asked(
-        url, token="t0ken", headers={"X-Scope-OrgID": "streams"}, matchers={"cluster": 'a"b'}
+        url,
+        token=lambda: "t0ken",
+        headers={"X-Scope-OrgID": "streams"},
+        matchers={"cluster": 'a"b'},
     )
 
     assert seen["headers"]["Authorization"] == "Bearer t0ken"
