@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import random
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -29,8 +29,6 @@ import aiohttp
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.rest import RESTResponse
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_random_exponential
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
@@ -74,8 +72,8 @@ class Request:
 class Connection:
     """The client that carries requests, opened by the first of them and again when asked for."""
 
-    def __init__(self, open_client: Callable[[], Awaitable[kubernetes_client.ApiClient]]) -> None:
-        self._open_client = open_client
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._client: kubernetes_client.ApiClient | None = None
         self._retired: kubernetes_client.ApiClient | None = None
         self._opening = asyncio.Lock()
@@ -86,7 +84,7 @@ class Connection:
         """Return the client, a new one where the present one is `instead_of`."""
         async with self._opening:
             if self._client is None or self._client is instead_of:
-                fresh = await self._open_client()
+                fresh = await open_client(self._most)
                 # It may still carry other requests, so it ends with the next that is replaced.
                 await self._retire(self._client)
                 self._client = fresh
@@ -104,7 +102,7 @@ class Connection:
             await client.close()
 
 
-async def open_client(connections: int = CONNECTIONS) -> kubernetes_client.ApiClient:
+async def open_client(connections: int) -> kubernetes_client.ApiClient:
     """Return a client of the cluster that this process runs in, else that `KUBECONFIG` names.
 
     Args:
@@ -219,32 +217,24 @@ class _Answer:
     retry_after: float | None
 
 
-class _PassingError(Exception):
-    """An answer after which asking again may help."""
-
-    def __init__(self, answer: _Answer) -> None:
-        super().__init__(answer.content)
-        self.answer = answer
-
-
 class KubernetesApi:
-    """A client of one API server; every call is bounded in time. Created by `connect`.
+    """A client of one API server; every call is bounded in time.
 
     Every call raises `TemporaryError` where trying again later may help, and `NotFoundError`,
     `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot. Where it
     is `guarded`, what the guard raises ends a call before anything is sent.
     """
 
-    def __init__(
-        self,
-        open_client: Callable[[], Awaitable[kubernetes_client.ApiClient]],
-        *,
-        timeout: float,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._connection = Connection(open_client)
+    def __init__(self, timeout: float = 10.0, *, connections: int = CONNECTIONS) -> None:
+        """Prepare what `connect` returns; its first call connects it, to that call's event loop.
+
+        Args:
+            timeout: Seconds for each attempt of a call.
+            connections: How many it has at once at most. A watch holds one as long as it lasts.
+        """
+        self._connection = Connection(connections)
         self._timeout = timeout
-        self._sleep = sleep
+        self._sleep = asyncio.sleep
         self._guard: Guard | None = None
 
     @classmethod
@@ -257,19 +247,9 @@ class KubernetesApi:
         Raises:
             PermanentError: There are no credentials, or they cannot be read.
         """
-        api = cls.unconnected(timeout)
+        api = cls(timeout)
         await api._connection.opened()
         return api
-
-    @classmethod
-    def unconnected(cls, timeout: float = 10.0, *, connections: int = CONNECTIONS) -> Self:
-        """Return what `connect` does, but connected by its first call, to that call's event loop.
-
-        Args:
-            timeout: Seconds for each attempt of a call.
-            connections: How many it has at once at most. A watch holds one as long as it lasts.
-        """
-        return cls(partial(open_client, connections), timeout=timeout)
 
     def guarded(self, guard: Guard) -> Self:
         """Return this client for one who is asked before each attempt to change something.
@@ -469,23 +449,16 @@ class KubernetesApi:
 
     async def _answered(self, request: Request, *, most: int = KUBERNETES_ANSWER.bytes) -> _Answer:
         """Return the first answer that is neither an error nor worth another attempt."""
-
-        async def attempt() -> _Answer:
+        attempt = 1
+        while True:
             answer = await self._send(request, most)
-            if _may_pass(answer, repeatable=request.repeatable):
-                raise _PassingError(answer)
-            return answer
-
-        try:
-            answer: _Answer = await AsyncRetrying(
-                sleep=self._sleep,
-                stop=_gives_up,
-                wait=_pause,
-                retry=retry_if_exception_type(_PassingError),
-                reraise=True,
-            )(attempt)
-        except _PassingError as error:
-            raise _error_of(request, error.answer) from error
+            asked = answer.retry_after or 0.0
+            is_last = attempt == ATTEMPTS or asked > LONGEST_PAUSE
+            if is_last or not _may_pass(answer, repeatable=request.repeatable):
+                break
+            # Random, or all that were refused together would come again together.
+            await self._sleep(asked + random.uniform(0.0, 0.1 * 2**attempt))
+            attempt += 1
         if not 200 <= answer.status < 300:
             raise _error_of(request, answer)
         return answer
@@ -531,19 +504,6 @@ def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
     if _is_about_the_body(answer):
         return False
     return repeatable and (answer.status == 0 or answer.status >= 500)
-
-
-def _gives_up(state: RetryCallState) -> bool:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.answer.retry_after if isinstance(error, _PassingError) else None
-    return stop_after_attempt(ATTEMPTS)(state) or (asked or 0.0) > LONGEST_PAUSE
-
-
-def _pause(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.answer.retry_after if isinstance(error, _PassingError) else None
-    # Random, or all that were refused together would come again together.
-    return (asked or 0.0) + wait_random_exponential(multiplier=0.2, max=5.0)(state)
 
 
 def _error_of(request: Request, answer: _Answer) -> WeirError:

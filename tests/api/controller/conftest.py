@@ -98,7 +98,7 @@ class RunningController:
                     self._dependencies,
                     NodeNotices(api, self._settings.namespaces),
                     self._settings,
-                    lease_api=KubernetesApi.unconnected(),
+                    lease_api=KubernetesApi(),
                 )
                 self.terms += 1
                 return self.controller

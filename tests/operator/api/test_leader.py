@@ -149,7 +149,7 @@ async def test_a_request_fits_into_what_a_lost_lease_has_left():
     times = LeaseSettings(namespace="weir", identity="one")
     left = times.duration - times.renew_deadline
 
-    for client in (KubernetesApi.unconnected, FlinkRest):
+    for client in (KubernetesApi, FlinkRest):
         assert signature(client).parameters["timeout"].default <= left
 
 

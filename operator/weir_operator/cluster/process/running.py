@@ -23,7 +23,7 @@ from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import LeaseLostError
 from weir_operator.api.objects import Resource
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.app.context import AppDependencies, TunerFor
+from weir_operator.cluster.app.context import TunerFor
 from weir_operator.cluster.process.process import Controller
 from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess, TunerAccess
 from weir_operator.errors import TemporaryError
@@ -59,15 +59,17 @@ def allow_open_files() -> None:
 
 
 async def run_on_cluster(settings: ControllerSettings) -> None:
-    """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
+    """Run controllers until SIGTERM or SIGINT, on this process's cluster or that of KUBECONFIG.
 
     Raises:
-        WeirError: See `run_controller`; also where no cluster can be reached.
+        WeirError: See `run_terms`; also where no cluster can be reached.
     """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="weir"))
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
     # Watches would hold the connections that everything else waits for.
-    watch_api = KubernetesApi.unconnected(connections=count_watches(settings.namespaces))
+    watch_api = KubernetesApi(connections=count_watches(settings.namespaces))
     changes = Changes(watch_api, settings.namespaces)
 
     def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
@@ -76,39 +78,6 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
         return KubernetesRuntime(api.guarded(guard), pods, nodes, changes)
 
     dependencies = ClusterDependencies(runtime_for, settings.prometheus)
-    try:
-        await run_controller(
-            settings,
-            api=api,
-            dependencies=dependencies,
-            nodes=nodes,
-            open_lease_api=KubernetesApi.unconnected,
-            changes=changes,
-            tuner_for=_tuner_for(api, settings.tuner),
-        )
-    finally:
-        await dependencies.close()
-        await watch_api.close()
-        await api.close()
-
-
-async def run_controller(
-    settings: ControllerSettings,
-    *,
-    api: KubernetesApi,
-    dependencies: AppDependencies,
-    nodes: NodeNotices,
-    open_lease_api: Callable[[], KubernetesApi],
-    changes: Changes | None = None,
-    tuner_for: TunerFor | None = None,
-) -> None:
-    """Run controllers until SIGTERM or SIGINT.
-
-    Raises:
-        WeirError: See `run_terms`.
-    """
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="weir"))
 
     def claim_signals() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -120,12 +89,17 @@ async def run_controller(
             dependencies,
             nodes,
             settings,
-            lease_api=open_lease_api(),
+            lease_api=KubernetesApi(),
             changes=changes,
-            tuner_for=tuner_for,
+            tuner_for=_tuner_for(api, settings.tuner),
         )
 
-    await run_terms(make, stop, claim_signals=claim_signals)
+    try:
+        await run_terms(make, stop, claim_signals=claim_signals)
+    finally:
+        await dependencies.close()
+        await watch_api.close()
+        await api.close()
 
 
 async def run_terms(

@@ -20,18 +20,22 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
     names = tuple(f"team-{number}" for number in range(10))
     took = []
 
-    async def run_controller(settings, *, api, changes, **others):
-        watching = asyncio.create_task(changes.watch())
-        await until(lambda: len(server.watched) == 3 * len(names))
-        began = time.monotonic()
-        async with asyncio.timeout(9.0):  # less than a request waits for a connection
-            for _ in range(20):
-                await api.get("/api/v1/namespaces/team-0/pods/a")
-        took.append(time.monotonic() - began)
-        watching.cancel()
-        await asyncio.wait({watching})
+    class WatchingController:
+        def __init__(self, api, *_, changes, **__):
+            self.api, self.changes = api, changes
 
-    monkeypatch.setattr(running, "run_controller", run_controller)
+        async def run(self, stop, **_):
+            watching = asyncio.create_task(self.changes.watch())
+            await until(lambda: len(server.watched) == 3 * len(names))
+            began = time.monotonic()
+            async with asyncio.timeout(9.0):  # less than a request waits for a connection
+                for _ in range(20):
+                    await self.api.get("/api/v1/namespaces/team-0/pods/a")
+            took.append(time.monotonic() - began)
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    monkeypatch.setattr(running, "Controller", WatchingController)
     settings = ControllerSettings(
         identity="one", own_namespace="team-0", state=tmp_path, namespaces=names
     )
@@ -79,7 +83,7 @@ async def test_kopf_outlives_a_namespace_that_is_refused_and_goes_on_there_after
 @pytest.mark.usefixtures("quick")
 async def test_the_marks_of_a_namespace_stay_known_while_another_one_is_refused(server):
     server.refuse("b")
-    api = KubernetesApi.unconnected(connections=6)
+    api = KubernetesApi(connections=6)
     changes = Changes(api, ["a", "b"])
     task = asyncio.create_task(changes.watch())
     await until(lambda: changes.mark(Key("a", "trips")) is not None)

@@ -181,9 +181,7 @@ async def test_who_takes_it_over_waits_until_the_one_before_must_have_noticed(ap
 
     assert SETTLE - 1.0 < slept[0] <= SETTLE
     assert slept[1] == 0.0, "its own installation has a Lease for that"
-    assert (
-        CONFIRMED_FOR + signature(KubernetesApi.unconnected).parameters["timeout"].default <= SETTLE
-    )
+    assert CONFIRMED_FOR + signature(KubernetesApi).parameters["timeout"].default <= SETTLE
 
 
 async def test_an_annotation_that_only_the_watch_has_shown_is_enough(api):

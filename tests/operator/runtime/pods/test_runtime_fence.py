@@ -19,7 +19,7 @@ def fenced():
     async def lost():
         raise LeaseLostError("lost")
 
-    api = KubernetesApi.unconnected().guarded(lost)
+    api = KubernetesApi().guarded(lost)
     return KubernetesRuntime(api, pods_of(), NodeNotices(api))
 
 
