@@ -78,25 +78,14 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-def operator_settings(
-    *, instance: str, count_retry: Callable[[], None] = lambda: None
-) -> kopf.OperatorSettings:
-    """Return kopf's settings.
-
-    Args:
-        instance: Name of this process, such as the pod's.
-        count_retry: Called whenever kopf sends a request again.
-    """
+def operator_settings(count_retry: Callable[[], None]) -> kopf.OperatorSettings:
+    """Return kopf's settings; `count_retry` is called whenever kopf sends a request again."""
     settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
     settings.persistence.diffbase_storage = _NothingHandled(prefix=PREFIX)
     settings.posting.enabled = False
-    settings.posting.loggers = False
-    settings.posting.reporting_component = "weir"
-    settings.posting.reporting_instance = instance
-    settings.posting.event_name_prefix = "weir-"
     settings.networking.request_timeout = 60.0
     settings.networking.connect_timeout = 10.0
     settings.networking.enforce_retry_after = True
@@ -105,11 +94,9 @@ def operator_settings(
     settings.watching.server_timeout = WATCH_LASTS
     settings.watching.inactivity_timeout = 70.0
     settings.watching.chunk_size = LISTED_AT_ONCE
-    settings.execution.max_workers = 4
     settings.execution.default_backoff = 15.0
     settings.queueing.worker_limit = None
     settings.scanning.disabled = True
-    settings.background.cancellation_polling = 5.0
     settings.process.ultimate_exiting_timeout = 60.0
     return settings
 
@@ -155,7 +142,6 @@ def build_registry(
         id="end",
         registry=registry,
         errors=kopf.ErrorsMode.TEMPORARY,
-        backoff=15.0,
         when=_runs_a_job,
     )
     async def end(body: kopf.Body, **_: Any) -> None:

@@ -8,7 +8,7 @@ changes is worse than one that restarts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -122,11 +122,6 @@ class HealthServer:
         )
         response.enable_compression()
         return response
-
-
-def oldest(ages: Mapping[str, float]) -> tuple[str, float]:
-    """Return what waits longest, and for how many seconds."""
-    return max(ages.items(), key=lambda item: item[1], default=("", 0.0))
 
 
 async def watch_over(

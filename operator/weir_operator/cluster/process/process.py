@@ -37,12 +37,7 @@ from weir_operator.cluster.app.context import (
 from weir_operator.cluster.app.health_checks import HealthCheckScheduler
 from weir_operator.cluster.process.canary import Canary
 from weir_operator.cluster.process.handlers import build_registry, operator_settings
-from weir_operator.cluster.process.health import (
-    HealthServer,
-    Pulse,
-    oldest,
-    watch_over,
-)
+from weir_operator.cluster.process.health import HealthServer, Pulse, watch_over
 from weir_operator.cluster.process.reconcile import Reconciler
 from weir_operator.cluster.process.settings import ControllerSettings
 from weir_operator.cluster.status.events import EventPoster
@@ -237,10 +232,7 @@ class Controller:
         namespaces = self._settings.namespaces
         await kopf.operator(
             registry=build_registry(self._reconciler, on_watch=self._canary.hear),
-            settings=operator_settings(
-                instance=self._settings.identity,
-                count_retry=lambda: self._telemetry.count_task_failure("kopf"),
-            ),
+            settings=operator_settings(lambda: self._telemetry.count_task_failure("kopf")),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
@@ -259,7 +251,7 @@ class Controller:
         # a new process would not help it, and would cost all others.
         managed = self._reconciler.apps
         ages = {str(key): age for key, age in self._reconciler.ages.items() if key in managed}
-        name, age = oldest(ages)
+        name, age = max(ages.items(), key=lambda item: item[1], default=("", 0.0))
         return Pulse(
             leads=self._working,
             oldest_pass=age,
@@ -358,15 +350,10 @@ class Listing:
                 self._reconciler.forget(key)
 
     def _look_at(self, resource: Resource) -> None:
-        """Make a pass over a StreamApp that the watch has not shown."""
-        if resource.deleting or resource.is_canary:
+        """Make a pass over a StreamApp that the watch has not shown; one that fails hides none."""
+        if resource.deleting or resource.is_canary or self._reconciler.knows(resource):
             return
-        if not self._reconciler.knows(resource):
-            log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
-            self._pass_over(resource)
-
-    def _pass_over(self, resource: Resource) -> None:
-        """Make a pass over one StreamApp; one that cannot be read hides no other."""
+        log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
         try:
             self._reconciler.reconcile(resource)
         except Exception:

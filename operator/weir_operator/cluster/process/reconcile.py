@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
 
 import structlog
 
@@ -25,27 +24,6 @@ log = structlog.get_logger()
 
 PASS_EVERY = 30.0
 """Seconds between two passes over a StreamApp that nothing happened to."""
-
-
-class Move(StrEnum):
-    """What a pass does about one StreamApp."""
-
-    START = "start"
-    TELL = "tell"
-    """It is managed already: its task gets the object as it is now."""
-    REPLACE = "replace"
-    """Another object of the same name is managed: that one is gone."""
-    LEAVE = "leave"
-    """Nothing is to be managed: it is being deleted, is a canary, or the controller ends."""
-
-
-def choose_move(wanted: Resource, steered: Resource | None) -> Move:
-    """Return what to do about a StreamApp. Pure."""
-    if wanted.deleting:
-        return Move.LEAVE
-    if steered is None:
-        return Move.START
-    return Move.TELL if steered.uid == wanted.uid else Move.REPLACE
 
 
 class Reconciler:
@@ -97,32 +75,30 @@ class Reconciler:
                     log.exception("pass failed", app=str(key))
                     self._context.telemetry.errors.add(key, "defect")
 
-    def reconcile(self, resource: Resource) -> Move:
-        """Make one pass over a StreamApp; return what was done."""
+    def reconcile(self, resource: Resource) -> None:
+        """Make one pass over a StreamApp."""
         if resource.is_canary:
             # No pass is noted: the watch shows a canary only after Weir's own writes. Where a busy
             # API server delays these, the watchdog would take the canary for neglected.
-            return Move.LEAVE
+            return
         key = resource.key
         self._seen[key] = (resource.uid, resource.generation, resource.annotations)
         self._passes[key] = self._clock.now()
-        steered = self._apps.get(key)
-        move = choose_move(resource, steered.resource if steered else None)
-        if self._closed or move is Move.LEAVE:
-            return Move.LEAVE
+        if self._closed or resource.deleting:
+            return
         self._context.autoscaler_conflicts.note(resource)
-        if move is Move.REPLACE and steered is not None:
-            self._stop_in_background(steered)
-        if move is Move.TELL and steered is not None:
-            steered.note(resource)
-        else:
+        steered = self._apps.get(key)
+        if steered is not None and steered.resource.uid != resource.uid:
+            self._stop_in_background(steered)  # of another object of this name, which is gone
+            steered = None
+        if steered is None:
             steered = self._apps[key] = AppTask(resource, self._context)
-        if not steered.is_running:
-            if move is Move.TELL:
+        else:
+            steered.note(resource)
+            if not steered.is_running:
                 log.error("a task had ended and is started again", app=str(key))
-            steered.start()
+        steered.start()  # unless it runs
         self._context.telemetry.apps.set(len(self._apps))
-        return move
 
     def forget(self, key: Key) -> None:
         """Release a StreamApp whose object is gone."""

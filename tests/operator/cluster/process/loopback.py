@@ -146,7 +146,7 @@ class Watching:
 
     def _run(self):
         passes, namespaces = self._arguments
-        settings = operator_settings(instance="weir-0")
+        settings = operator_settings(lambda: None)
         settings.queueing.exit_timeout = 0.0
         try:
             asyncio.run(

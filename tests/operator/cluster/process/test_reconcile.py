@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import MagicMock
@@ -12,8 +13,7 @@ from tests.operator.rescale.fakes import FakeClock
 from weir_operator.api.objects import CANARY_LABEL, Resource
 from weir_operator.cluster.app.context import ControllerContext
 from weir_operator.cluster.process import reconcile
-from weir_operator.cluster.process.health import Limits, Pulse, find_fault, oldest
-from weir_operator.cluster.process.reconcile import Move, Reconciler, choose_move
+from weir_operator.cluster.process.reconcile import Reconciler
 from weir_operator.errors import TemporaryError
 
 
@@ -23,30 +23,52 @@ def a_resource(uid="u1", **meta):
     )
 
 
+def a_context():
+    return cast(
+        ControllerContext,
+        SimpleNamespace(autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
+    )
+
+
+class NotedTask:
+    """A task that runs, and notes what it is told."""
+
+    is_running = True
+
+    def __init__(self, resource, _context):
+        self.resource = resource
+        self.told = []
+
+    def start(self):
+        self.told.append("start")
+
+    def note(self, resource):
+        self.told.append("note")
+
+    async def stop(self, *, finish):
+        self.told.append("stop")
+
+
 GOING = {"deletionTimestamp": "2026-01-31T08:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "steered", "move"),
-    [
-        (a_resource(), None, Move.START),
-        (a_resource(), a_resource(), Move.TELL),
-        (a_resource(generation=2), a_resource(generation=1), Move.TELL),
-        (a_resource("u2"), a_resource("u1"), Move.REPLACE),
-        (a_resource(**GOING), a_resource(), Move.LEAVE),
-        (a_resource(**GOING), None, Move.LEAVE),
-    ],
-    ids=[
-        "a new one is started",
-        "one that is steered is told of",
-        "a change is told of",
-        "another object of the same name takes its place",
-        "one that is being deleted is left to the deletion",
-        "one that was deleted before it was seen is left to the deletion",
-    ],
-)
-def test_what_a_pass_does(wanted, steered, move):
-    assert choose_move(wanted, steered) is move
+async def test_another_object_of_a_name_takes_its_place_and_one_that_goes_none(monkeypatch):
+    monkeypatch.setattr(reconcile, "AppTask", NotedTask)
+    reconciler = Reconciler(a_context(), clock=FakeClock())
+    key = a_resource().key
+    reconciler.reconcile(a_resource(**GOING))
+    before_any = dict(reconciler.apps)
+    reconciler.reconcile(a_resource("u1"))
+    former = cast(NotedTask, reconciler.apps[key])
+
+    reconciler.reconcile(a_resource("u2"))
+    reconciler.reconcile(a_resource("u2", **GOING))
+    await asyncio.sleep(0)
+
+    present = cast(NotedTask, reconciler.apps[key])
+    assert before_any == {}
+    assert (former.told, present.told) == (["start", "stop"], ["start"])
+    assert present.resource.uid == "u2"
 
 
 async def test_a_canary_that_can_no_longer_be_written_waits_for_no_pass():
@@ -55,13 +77,12 @@ async def test_a_canary_that_can_no_longer_be_written_waits_for_no_pass():
     reconciler = Reconciler(cast(ControllerContext, SimpleNamespace()), clock=clock)
     canary = a_resource(labels={CANARY_LABEL: "true"})
 
-    assert reconciler.reconcile(canary) is Move.LEAVE
+    reconciler.reconcile(canary)
+    assert reconciler.apps == {}
     assert await reconciler.end(canary, "2001-09-09T01:46:40Z", patience=5.0)
     clock.time += 3600.0
 
-    name, age = oldest({str(key): age for key, age in reconciler.ages.items()})
-    pulse = Pulse(leads=True, oldest_pass=age, oldest=name, watch_silence=0.0)
-    assert find_fault(pulse, Limits()) == ""
+    assert reconciler.ages == {}
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0], ids=["ahead", "back"])
@@ -93,60 +114,32 @@ async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkey
 
 
 async def test_a_task_that_has_ended_is_started_again_by_a_pass_that_nothing_asks_for(monkeypatch):
-    started = []
-
-    class EndedTask:
-        """One whose task ends at once."""
-
+    class EndedTask(NotedTask):
         is_running = False
 
-        def __init__(self, resource, _context):
-            self.resource = resource
-
-        def note(self, resource):
-            assert resource == self.resource
-
-        def start(self):
-            started.append(self.resource.key)
-
     monkeypatch.setattr(reconcile, "AppTask", EndedTask)
-    context = cast(
-        ControllerContext,
-        SimpleNamespace(autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
-    )
     clock = LimitedClock(sleeps=2)
-    reconciler = Reconciler(context, clock=clock)
+    reconciler = Reconciler(a_context(), clock=clock)
     resource = a_resource()
     reconciler.reconcile(resource)
 
     with pytest.raises(TimeoutError):
         await reconciler.run()
 
-    assert started == [resource.key] * 3
+    told = cast(NotedTask, reconciler.apps[resource.key]).told
+    assert told == ["start", "note", "start", "note", "start"]
     assert reconciler.ages == {resource.key: 0.0}
 
 
 async def test_a_pass_that_fails_keeps_no_other_streamapp_from_its_own(monkeypatch):
-    noted = []
-
-    class RunningTask:
-        """One that cannot be told of its object while it is named `broken`."""
-
-        is_running = True
-
-        def __init__(self, resource, _context):
-            self.resource = resource
-
+    class BreakingTask(NotedTask):
         def note(self, resource):
+            super().note(resource)
             if resource.key.name == "broken":
                 raise RuntimeError("a defect")
-            noted.append(resource.key)
 
-    monkeypatch.setattr(reconcile, "AppTask", RunningTask)
-    context = cast(
-        ControllerContext,
-        SimpleNamespace(autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
-    )
+    monkeypatch.setattr(reconcile, "AppTask", BreakingTask)
+    context = a_context()
     reconciler = Reconciler(context, clock=LimitedClock(sleeps=2))
     broken, sound = a_resource(name="broken"), a_resource("u2", name="sound")
     for each in (broken, sound):
@@ -155,7 +148,8 @@ async def test_a_pass_that_fails_keeps_no_other_streamapp_from_its_own(monkeypat
     with pytest.raises(TimeoutError):
         await reconciler.run()
 
-    assert noted == [sound.key] * 2
+    told = cast(NotedTask, reconciler.apps[sound.key]).told
+    assert told.count("note") == 2
     assert context.telemetry.errors.add.call_count == 2  # type: ignore[attr-defined]
 
 
