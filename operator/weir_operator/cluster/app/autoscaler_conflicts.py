@@ -6,13 +6,14 @@ ScaledObject of KEDA, and another StreamApp for the same job. The message names 
 way to remove it. In mode Auto, Weir then does not scale; in Advise, it only reports it.
 
 Each namespace is read once for all its StreamApps. If the API server does not answer, the last
-result stays. `find_other_autoscalers` is pure; `read_scalers` reads the cluster.
+result stays. Flink's own autoscalers are looked for in jobs of others alone: no manifest may set
+their keys.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -24,7 +25,7 @@ from weir_operator.api.objects import Key, Resource
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
 from weir_operator.limits import Json
-from weir_operator.streamapp.flink import RefKind
+from weir_operator.streamapp.flink import FlinkRef, RefKind
 from weir_operator.streamapp.models import Mode, StreamApp
 
 Workload = tuple[str, str]
@@ -35,72 +36,13 @@ _HPA = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
 _SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scalers:
-    """The objects of a namespace that scale something."""
-
-    horizontal: tuple[Json, ...] = ()
-    """HorizontalPodAutoscalers."""
-    scaled_objects: tuple[Json, ...] = ()
-    """Of KEDA."""
-
-
-async def read_scalers(api: KubernetesApi, namespace: str) -> Scalers:
-    """Return what scales something in a namespace.
-
-    A kind that the cluster lacks, or that Weir may not read, has none.
-
-    Raises:
-        TemporaryError: The API server did not answer.
-    """
-    found: list[tuple[Json, ...]] = []
-    for path in (_HPA, _SCALED_OBJECT):
-        try:
-            found.append(await api.list(path.format(namespace)))
-        except NotFoundError:
-            found.append(())
-        except PermanentError as error:
-            log.info("autoscalers not read", namespace=namespace, reason=str(error))
-            found.append(())
-    return Scalers(horizontal=found[0], scaled_objects=found[1])
-
-
-def find_other_autoscalers(
-    app: StreamApp,
-    *,
-    workloads: Collection[Workload],
-    scalers: Scalers,
-    others: Collection[str] = (),
-    configuration: Mapping[str, str] | None = None,
-    at_work: str = "",
-) -> tuple[str, ...]:
-    """Return a sentence on everything else that scales the job of a StreamApp, and how to end it.
-
-    Args:
-        app: The StreamApp.
-        workloads: Objects whose replicas are the job's, see `foreign_workloads`.
-        scalers: Of the app's namespace.
-        others: Names of other StreamApps of the namespace that refer to the same job.
-        configuration: Flink's, of the resource that `flink.ref` names; `None` is the app's own.
-        at_work: A sentence where Flink's autoscaler works, whatever the configuration says.
-    """
-    return (
-        *_of_flink(app, configuration, at_work),
-        *_of_kubernetes(workloads, scalers),
-        *_of_weir(app, others),
-    )
-
-
 def refuse_scaling(mode: Mode, found: Collection[str]) -> str:
     """Return why Weir must not scale: the others that do; empty if none do, or not in mode Auto."""
     return "; ".join(sorted(found)) if mode is Mode.AUTO else ""
 
 
-def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
-    """Return what a scaler of the job that `flink.ref` names may point at; none without a ref."""
-    ref = app.spec.flink.ref
-    if ref is None:
-        return ()
+def _foreign_workloads(ref: FlinkRef) -> tuple[Workload, ...]:
+    """Return what a scaler of the job that `flink.ref` names may point at."""
     if ref.kind is RefKind.DEPLOYMENT:
         return (("Deployment", ref.name),)
     is_pair = ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT
@@ -117,33 +59,29 @@ def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
     )
 
 
-def _of_flink(
-    app: StreamApp, configuration: Mapping[str, str] | None, at_work: str
-) -> Iterator[str]:
-    ref = app.spec.flink.ref
-    kind, name = ("StreamApp", app.metadata.name) if ref is None else (ref.kind, ref.name)
-    field = "spec.flink.config" if ref is None else "spec.flinkConfiguration"
-    if ref is not None and ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT:
+def _of_flink(ref: FlinkRef, given: Mapping[str, str], at_work: str) -> Iterator[str]:
+    """Yield Flink's own autoscalers, by the keys of `ref` and by what shows one at work."""
+    field = "spec.flinkConfiguration"
+    if ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT:
         field = f"spec.template.{field}"
-    given = (app.spec.flink.config or {}) if configuration is None else configuration
     enabled = [key for key in AUTOSCALER_KEYS if given.get(key, "").strip().lower() == "true"]
     if at_work and not enabled:
         yield at_work
     for key in enabled:
         yield (
-            f"Flink's own autoscaler scales the job: {field} of {kind} {name} has {key}: "
+            f"Flink's own autoscaler scales the job: {field} of {ref.kind} {ref.name} has {key}: "
             "true; set it to false, or delete the StreamApp"
         )
     key, value = _REACTIVE
     if given.get(key, "").strip().lower() == value:
         yield (
-            f"Flink's reactive mode scales the job: {field} of {kind} {name} has {key}: {value}; "
-            "remove it, or delete the StreamApp"
+            f"Flink's reactive mode scales the job: {field} of {ref.kind} {ref.name} has {key}: "
+            f"{value}; remove it, or delete the StreamApp"
         )
 
 
-def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterator[str]:
-    for scaled in scalers.scaled_objects:
+def _of_kubernetes(workloads: Collection[Workload], scalers: _Scalers) -> Iterator[str]:
+    for scaled in scalers.keda:
         # KEDA takes a target without a kind for a Deployment.
         target = _target(scaled, kind="Deployment")
         if target in workloads:
@@ -165,14 +103,6 @@ def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterato
             )
 
 
-def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[str]:
-    ref = app.spec.flink.ref
-    if ref is None:
-        return
-    for name in sorted(others):
-        yield f"StreamApp {name} refers to the same {ref.kind} {ref.name}; delete one of them"
-
-
 def _target(scaler: Json, *, kind: str) -> Workload:
     target = scaler["spec"]["scaleTargetRef"]
     return str(target.get("kind") or kind), str(target["name"])
@@ -187,10 +117,13 @@ _REPLICA_SETS = "/apis/apps/v1/namespaces/{}/replicasets"
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Scalers:
     """What scales something in a namespace, as it was read last."""
 
-    scalers: Scalers = field(default_factory=Scalers)
+    horizontal: Sequence[Json] = ()
+    """HorizontalPodAutoscalers."""
+    keda: Sequence[Json] = ()
+    """ScaledObjects of KEDA."""
     at: float = float("-inf")
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -201,7 +134,7 @@ class AutoscalerConflicts:
     def __init__(self, api: KubernetesApi, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._scalers: dict[str, _Scalers] = {}
         self._references: dict[Key, Mapping[str, str]] = {}
 
     def note(self, resource: Resource) -> None:
@@ -224,37 +157,27 @@ class AutoscalerConflicts:
             PermanentError: It refused, or the job that `flink.ref` names is not there.
         """
         scalers = await self._scalers_of(app.metadata.namespace)
-        configuration, at_work = None, ""
-        workloads = set(foreign_workloads(app))
-        if app.spec.flink.ref is not None:
-            reference = await find_reference(self._api, app)
-            configuration = reference.configuration
-            if reference.deployment is not None:
-                at_work = await find_autoscaler(
-                    self._api, reference.deployment, now=self._clock.now()
-                )
-        elif scalers.horizontal or scalers.scaled_objects:
-            workloads = await self._own_workloads(app)
-        return find_other_autoscalers(
-            app,
-            workloads=workloads,
-            scalers=scalers,
-            others=self._twins(app),
-            configuration=configuration,
-            at_work=at_work,
+        ref, at_work = app.spec.flink.ref, ""
+        if ref is None:
+            if not scalers.horizontal and not scalers.keda:
+                return ()
+            return tuple(_of_kubernetes(await self._own_workloads(app), scalers))
+        reference = await find_reference(self._api, app)
+        if reference.deployment is not None:
+            at_work = await find_autoscaler(self._api, reference.deployment, now=self._clock.now())
+        return (
+            *_of_flink(ref, reference.configuration, at_work),
+            *_of_kubernetes(_foreign_workloads(ref), scalers),
+            *self._of_weir(app),
         )
 
-    def _twins(self, app: StreamApp) -> set[str]:
+    def _of_weir(self, app: StreamApp) -> Iterator[str]:
         own = Key(app.metadata.namespace, app.metadata.name)
         mine = self._references.get(own)
-        return {
-            key.name
-            for key, reference in self._references.items()
-            if mine is not None
-            and key != own
-            and key.namespace == own.namespace
-            and reference == mine
-        }
+        for key, reference in sorted(self._references.items()):
+            if key != own and key.namespace == own.namespace and reference == mine:
+                job = f"{reference['kind']} {reference['name']}"
+                yield f"StreamApp {key.name} refers to the same {job}; delete one of them"
 
     async def watch(self, app: StreamApp, on_found: Callable[[tuple[str, ...]], None]) -> None:
         """Check for ever, and pass each result to `on_found`."""
@@ -265,15 +188,27 @@ class AutoscalerConflicts:
                 log.info("other autoscalers not looked for", reason=str(error))
             await self._clock.sleep(LOOK_EVERY)
 
-    async def _scalers_of(self, namespace: str) -> Scalers:
-        seen = self._seen.setdefault(namespace, _Seen())
+    async def _scalers_of(self, namespace: str) -> _Scalers:
+        seen = self._scalers.setdefault(namespace, _Scalers())
         async with seen.reading:
             now = self._clock.monotonic()
             if now - seen.at >= LOOK_EVERY / 2:
-                seen.scalers, seen.at = await read_scalers(self._api, namespace), now
-            return seen.scalers
+                seen.horizontal = await self._list(_HPA.format(namespace))
+                seen.keda = await self._list(_SCALED_OBJECT.format(namespace))
+                seen.at = now
+            return seen
 
-    async def _own_workloads(self, app: StreamApp) -> set[tuple[str, str]]:
+    async def _list(self, path: str) -> Sequence[Json]:
+        """Return the objects of a kind; none if the cluster lacks it, or Weir may not read it."""
+        try:
+            return await self._api.list(path)
+        except NotFoundError:
+            return ()
+        except PermanentError as error:
+            log.info("autoscalers not read", path=path, reason=str(error))
+            return ()
+
+    async def _own_workloads(self, app: StreamApp) -> set[Workload]:
         name = app.metadata.name
         found = await self._api.list(
             _REPLICA_SETS.format(app.metadata.namespace),
