@@ -130,7 +130,6 @@ class Controller:
             telemetry=self._telemetry,
             clock=self._boot,
         )
-        self._telemetry.show_ages(lambda: self._reconciler.ages)
         self._ready = asyncio.Event()
         self._compiled = self._working = False
         self.port: int | None = None
@@ -270,6 +269,7 @@ class Controller:
         self._telemetry.leader.set(self.leads)
         self._telemetry.lease_transitions.set(self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)
+        self._telemetry.show_ages(self._reconciler.ages)
         self._telemetry.show_refused(
             self._settings.namespaces or (EVERYWHERE,),
             self._listing.refused | (self._changes.refused if self._changes else frozenset()),

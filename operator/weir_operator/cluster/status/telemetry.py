@@ -15,7 +15,7 @@ import asyncio
 import math
 import platform
 import shutil
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -110,9 +110,6 @@ FAILURES = ("temporary", "permanent", "job", "defect", "deletion", "elsewhere")
 FINAL_SAVEPOINTS = ("Done", "Failed")
 """What comes of the last savepoint of a StreamApp that is deleted."""
 
-Ages = Callable[[], Mapping[Key, float]]
-"""Seconds since the last pass, by StreamApp."""
-
 
 class Telemetry:
     """Everything that this process counts."""
@@ -196,6 +193,9 @@ class Telemetry:
         self.job_running = gauge_of_apps(
             "weir_job_running", "Whether the job runs: 0 if it should run and does not."
         )
+        self.reconcile_age = gauge_of_apps(
+            "weir_reconcile_age_seconds", "Seconds since the last check of the StreamApp."
+        )
         self.errors = counter_of_apps(
             "weir_reconcile_errors_total", "Reconciliations that ended in an error.", "kind"
         )
@@ -257,9 +257,9 @@ class Telemetry:
             self.registry.register(each)
         self._histograms_of_apps = (self.rescale_duration, self.rescale_gap)
 
-    def show_ages(self, ages: Ages) -> None:
-        """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
-        self.registry.register(_Ages(ages))
+    def show_ages(self, ages: Mapping[Key, float]) -> None:
+        """Show the seconds since the last pass of each StreamApp."""
+        self.reconcile_age.replace_all({key: {(): age} for key, age in ages.items()})
 
     def count_task_failure(self, task: str) -> None:
         """Count a failure of one of the controller's background tasks."""
@@ -393,21 +393,6 @@ class Telemetry:
         return generate_latest(self.registry)
 
 
-class _Ages(Collector):
-    def __init__(self, ages: Ages) -> None:
-        self._ages = ages
-
-    def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(
-            "weir_reconcile_age_seconds",
-            "Seconds since the last check of the StreamApp.",
-            labels=APP,
-        )
-        for key, age in self._ages().items():
-            family.add_metric((key.namespace, key.name), age)
-        return (family,)
-
-
 log = structlog.get_logger()
 
 LOOK_EVERY = 60.0
@@ -495,6 +480,10 @@ class AppSeries(Collector):
     def replace(self, key: Key, values: Mapping[tuple[str, ...], float]) -> None:
         """Set all series of a StreamApp by their further labels; it has no others any more."""
         self._values[key] = dict(values)
+
+    def replace_all(self, values: Mapping[Key, dict[tuple[str, ...], float]]) -> None:
+        """Set all series of all StreamApps; others have none any more."""
+        self._values = dict(values)
 
     def show(self, key: Key, value: float, *labels: str) -> None:
         """Set the value of a series, or remove it where the value is unknown."""

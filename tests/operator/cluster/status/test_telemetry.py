@@ -12,8 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.rescale.fakes import FakeClock
@@ -22,7 +20,6 @@ from weir_operator.clock import SystemClock
 from weir_operator.cluster.status.telemetry import (
     LAG_EVERY,
     LAG_ROUNDS,
-    AppSeries,
     Telemetry,
     measure_memory,
     watch_event_loop,
@@ -75,7 +72,6 @@ def documented():
 
 
 def test_every_metric_is_documented_with_its_type(telemetry):
-    telemetry.show_ages(lambda: {KEY: 1.0})
     served = {
         f"{name}_total" if family.type == "counter" else name: family.type
         for name, family in families(telemetry).items()
@@ -194,16 +190,12 @@ def test_the_series_of_an_app_that_is_gone_go_with_it(telemetry):
     assert samples(telemetry, "weir_decision_urgency_ratio") == {("other", "streams", "match"): 0.0}
 
 
-def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):
-    age = 5.0
-    telemetry.show_ages(lambda: {KEY: age})
-    first = samples(telemetry, "weir_reconcile_age_seconds")
-    age = 35.0
+def test_ages_are_those_of_the_streamapps_that_have_one_now(telemetry):
+    telemetry.show_ages({KEY: 5.0, Key("streams", "other"): 5.0})
+    telemetry.show_ages({KEY: 35.0})
 
-    assert (first, samples(telemetry, "weir_reconcile_age_seconds")) == (
-        {("trips", "streams"): 5.0},
-        {("trips", "streams"): 35.0},
-    )
+    ages = samples(telemetry, "weir_reconcile_age_seconds")
+    assert ages == {("trips", "streams"): 35.0}
 
 
 def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
@@ -231,71 +223,6 @@ def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
     assert group == 94
     [part] = samples(telemetry, "weir_operator_heaviest_key_group_ratio").values()
     assert part == 0.6
-
-
-TRIPS = Key("streams", "trips")
-
-
-def read(*series):
-    registry = CollectorRegistry()
-    for each in series:
-        registry.register(each)
-    page = generate_latest(registry).decode()
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    }
-
-
-def test_a_series_is_read_back_with_all_its_labels():
-    decisions = AppSeries(
-        CounterMetricFamily, "weir_decisions_total", "Decisions.", ("operator", "granted")
-    )
-
-    decisions.add(TRIPS, "match", "true")
-    decisions.add(TRIPS, "match", "true")
-    decisions.add(TRIPS, "source", "false", amount=0)
-
-    labels = {"namespace": "streams", "app": "trips"}
-    assert read(decisions) == {
-        ("weir_decisions_total", frozenset((labels | each).items())): value
-        for each, value in (
-            ({"operator": "match", "granted": "true"}, 2.0),
-            ({"operator": "source", "granted": "false"}, 0.0),
-        )
-    }
-
-
-@pytest.mark.parametrize("value", [0.0, -1.5, 1e-9, 1.7e9, 1e300, math.inf, -math.inf, math.nan])
-def test_every_number_is_read_back(value):
-    cost = AppSeries(GaugeMetricFamily, "weir_cost_per_hour", "Cost.")
-
-    cost.set(TRIPS, value)
-
-    [found] = read(cost).values()
-    assert found == value or (math.isnan(found) and math.isnan(value))
-
-
-@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "{}", "%s", "ü"])
-def test_a_label_holds_any_text(text):
-    events = AppSeries(CounterMetricFamily, "weir_events_total", "Events.", ("reason",))
-
-    events.add(TRIPS, text)
-
-    [(_, labels)] = read(events)
-    assert dict(labels)["reason"] == text
-
-
-def test_series_of_a_streamapp_that_is_gone_are_gone():
-    cost = AppSeries(GaugeMetricFamily, "weir_cost_per_hour", "Cost.")
-    cost.set(TRIPS, 1.0)
-    cost.set(Key("streams", "other"), 2.0)
-
-    cost.forget(TRIPS)
-
-    assert list(read(cost).values()) == [2.0]
-    assert cost.of(TRIPS) == {}
 
 
 MIB = 2**20
