@@ -357,12 +357,6 @@ class JobFailure:
     """One line, with the task that it hit."""
 
 
-def read_root_exception(answer: Json) -> str | None:
-    """Read `GET /jobs/:id/exceptions`: the newest cause with the task it hit, if there was one."""
-    failures = read_failures(answer)
-    return failures[0].cause if failures else None
-
-
 def read_failures(answer: Json) -> tuple[JobFailure, ...]:
     """Read `GET /jobs/:id/exceptions`: all failures that Flink remembers, the newest first."""
     return tuple(

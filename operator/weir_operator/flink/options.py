@@ -84,7 +84,7 @@ def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
     """Yield what Flink refuses of the user's keys, in their order."""
     for key, value in config.items():
         names = {key, *own_names(key)}
-        if names & DURATIONS and not is_duration(value):
+        if names & DURATIONS and read_duration(value) is None:
             yield RefusedValue(
                 key, value, "a duration as Flink reads it",
                 "write a whole number and its unit, such as 3 s, 500 ms or 2 min",
@@ -94,18 +94,13 @@ def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
                 key, value, f"more than 0 and at most {_MAX_STALE:g} s",
                 "leave it out, because Weir would see changes of the job too late",
             )  # fmt: skip
-        elif names & SIZES and not is_size(value):
+        elif names & SIZES and read_size(value) is None:
             yield RefusedValue(
                 key, value, "a size as Flink reads it",
                 "write a whole number and its unit, such as 64m or 64 mb",
             )  # fmt: skip
     yield from _find_collectors(config)
     yield from _find_reporters(config)
-
-
-def is_duration(text: str) -> bool:
-    """Return whether Flink reads `text` as a duration."""
-    return read_duration(text) is not None
 
 
 def read_duration(text: str) -> float | None:
@@ -121,11 +116,6 @@ def read_duration(text: str) -> float | None:
     units = (86_400.0, 3600.0, 60.0, 1.0)
     seconds = sum(part * unit for part, unit in zip(parts, units, strict=True))
     return -seconds if found[1] == "-" else seconds
-
-
-def is_size(text: str) -> bool:
-    """Return whether Flink reads `text` as a size."""
-    return read_size(text) is not None
 
 
 def read_size(text: str) -> int | None:

@@ -167,9 +167,9 @@ class FlinkRest:
 
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""
-        return await self._ask(
-            "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", answers.read_root_exception
-        )
+        path = f"/jobs/{job_id}/exceptions?maxExceptions=1"
+        failures = await self._ask("GET", path, answers.read_failures)
+        return failures[0].cause if failures else None
 
     async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
         """Return the failures of the job that Flink remembers, the newest first."""

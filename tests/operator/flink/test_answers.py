@@ -119,13 +119,9 @@ def test_a_failed_savepoint_says_why_in_one_line():
 
 
 def test_an_exception_is_told_by_its_root_cause():
-    cause = answers.read_root_exception(recorded("exceptions"))
+    [failure] = answers.read_failures(recorded("exceptions"))
 
-    assert cause == (
+    assert failure.cause == (
         "FileNotFoundException: Cannot find checkpoint or savepoint file/directory '/state/gone'"
         " on file system 'file'."
     )
-
-
-def test_a_job_without_exceptions_has_no_root_exception():
-    assert answers.read_root_exception({"exceptionHistory": {"entries": []}}) is None

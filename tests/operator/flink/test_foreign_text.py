@@ -22,7 +22,7 @@ from weir_operator.flink.causes import (
 )
 from weir_operator.flink.job_graph import parse_plan
 from weir_operator.flink.memory import size_task_manager
-from weir_operator.flink.options import find_refused_values, is_duration, is_size
+from weir_operator.flink.options import find_refused_values, read_duration, read_size
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
 from weir_operator.flink.transport import may_pass
 from weir_operator.metrics.direct import _select
@@ -61,8 +61,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "metric": lambda text: list(_extras([text], True)),
     "flink's size": size_by,
     "operator's size": read_memory,
-    "option's size": is_size,
-    "option's duration": is_duration,
+    "option's size": read_size,
+    "option's duration": read_duration,
     # No value of a manifest is longer.
     "options": lambda text: list(find_refused_values({"env.java.opts.all": text[:8192]})),
 }

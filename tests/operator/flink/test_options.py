@@ -14,9 +14,8 @@ from weir_operator.flink.options import (
     FRESH,
     SIZES,
     find_refused_values,
-    is_duration,
-    is_size,
     read_duration,
+    read_size,
 )
 
 READ_DURATIONS = [
@@ -36,22 +35,22 @@ REFUSED_SIZES = [
 
 @pytest.mark.parametrize("text", READ_DURATIONS)
 def test_a_duration_of_flinks_is_read(text):
-    assert is_duration(text)
+    assert read_duration(text) is not None
 
 
 @pytest.mark.parametrize("text", REFUSED_DURATIONS)
 def test_what_is_no_duration_of_flinks_is_refused(text):
-    assert not is_duration(text)
+    assert read_duration(text) is None
 
 
 @pytest.mark.parametrize("text", READ_SIZES)
 def test_a_size_of_flinks_is_read(text):
-    assert is_size(text)
+    assert read_size(text) is not None
 
 
 @pytest.mark.parametrize("text", REFUSED_SIZES)
 def test_what_is_no_size_of_flinks_is_refused(text):
-    assert not is_size(text)
+    assert read_size(text) is None
 
 
 def test_what_weir_recommends_is_read():

@@ -29,13 +29,6 @@ def test_a_refusal_is_the_scripts_sentence_and_not_flinks():
     assert read_failure(TRACE) is None
 
 
-def test_what_may_succeed_later_is_no_refusal():
-    trace = "Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused\n"
-
-    assert read_refusal(trace) is None
-    assert read_failure(trace) == "spec.flink.job.sql: q.sql, line 3: refused"
-
-
 @pytest.mark.parametrize(
     ("mark", "error"), [("weir-script", PermanentError), ("weir-script-failed", TemporaryError)]
 )
