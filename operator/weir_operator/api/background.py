@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import structlog
@@ -45,19 +45,6 @@ async def keep_running(
             count(name)
             await clock.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
-
-
-@asynccontextmanager
-async def running_beside(
-    name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
-) -> AsyncIterator[None]:
-    """Keep `work` running while the block does; see `keep_running`."""
-    task = asyncio.create_task(keep_running(name, work, clock=clock, count=count))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:

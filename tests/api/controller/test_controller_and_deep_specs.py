@@ -51,11 +51,7 @@ async def test_a_deep_app_is_refused_by_its_status_and_others_come_up(bench, sen
         "spec.flink.podTemplate: expected at most 32 levels of nesting in a manifest, got more"
     )
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
-
-    async def is_gone():
-        return await bench.app() is None
-
-    await bench.until(is_gone, "expected the deep app to be gone")
+    await bench.until_gone()
 
 
 async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletion(
@@ -90,8 +86,4 @@ async def test_an_app_whose_spec_is_larger_than_an_annotation_can_be_deleted(ben
     await bench.until_ready(name="large")
 
     await bench.kube.delete(f"{bench.kube.stream_apps}/large")
-
-    async def is_gone():
-        return await bench.app("large") is None
-
-    await bench.until(is_gone, "expected the large app to be gone")
+    await bench.until_gone("large")

@@ -179,18 +179,9 @@ def _read(status: Mapping[str, JsonValue]) -> StreamAppStatus:
 
 def _dump(status: StreamAppStatus) -> dict[str, JsonValue]:
     """Return the fields to write; those that are not known any more are taken out."""
-    plain: dict[str, JsonValue] = status.model_dump(mode="json", by_alias=True, exclude=set(_OWN))
-    return {
-        name: _without_none(value) if value is not None else None for name, value in plain.items()
-    }
-
-
-def _without_none(value: JsonValue) -> JsonValue:
-    if isinstance(value, dict):
-        return {key: _without_none(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [_without_none(each) for each in value]
-    return value
+    known = status.model_dump(mode="json", by_alias=True, exclude=set(_OWN), exclude_none=True)
+    aliases = (field.alias for field in StreamAppStatus.model_fields.values())
+    return {str(name): known.get(str(name)) for name in aliases if name not in _OWN}
 
 
 class StatusReporter:

@@ -25,7 +25,7 @@ from pydantic.types import JsonValue
 
 from weir_operator.accounts import Account
 from weir_operator.advise.app import ExternalApp, ExternalDependencies
-from weir_operator.api.background import run_unless, running_beside
+from weir_operator.api.background import keep_running, run_unless
 from weir_operator.api.leader import LeaseLostError
 from weir_operator.api.objects import Resource
 from weir_operator.cluster.app.autoscaler_conflicts import refuse_scaling
@@ -419,13 +419,19 @@ class AppTask:
             self._ask()
 
         context = self._context
-        async with running_beside(
-            "autoscalers",
-            lambda: context.autoscaler_conflicts.watch(app, report_autoscalers),
-            clock=context.clock,
-            count=context.telemetry.count_task_failure,
-        ):
+        looking = asyncio.create_task(
+            keep_running(
+                "autoscalers",
+                lambda: context.autoscaler_conflicts.watch(app, report_autoscalers),
+                clock=context.clock,
+                count=context.telemetry.count_task_failure,
+            )
+        )
+        try:
             yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
 
     def _ask(self) -> None:
         """Store what the manifest and the controller ask of the loops."""

@@ -13,13 +13,13 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import structlog
 
 from weir_operator.api.client import KubernetesApi, NotFoundError
 from weir_operator.api.objects import Body, Key, Resource
 from weir_operator.clock import Clock
+from weir_operator.cluster.status.conditions import stamp
 from weir_operator.errors import WeirError
 from weir_operator.loop.events import Severity, severity_of
 
@@ -106,7 +106,7 @@ class EventPoster:
             UndeclaredReasonError: The reason is in no list of `loop.events`.
         """
         level, message = severity_of(reason), message[:LONGEST_NOTE]
-        stamp, now = self._clock.now(), self._clock.monotonic()
+        wall, now = self._clock.now(), self._clock.monotonic()
         key = (resource.uid, reason, message)
         known = self._posted.pop(key, None)
         if known is not None and now - known.since < REPEAT_WITHIN:
@@ -115,8 +115,8 @@ class EventPoster:
             if now - known.last_written < COUNT_EVERY:
                 return  # the count goes out with a later repetition
         else:
-            digest = hashlib.sha256("\0".join((*key, f"{stamp:.3f}")).encode()).hexdigest()[:16]
-            posted = _PostedEvent(f"{resource.key.name}.{digest}", stamp, now, -COUNT_EVERY, 1)
+            digest = hashlib.sha256("\0".join((*key, f"{wall:.3f}")).encode()).hexdigest()[:16]
+            posted = _PostedEvent(f"{resource.key.name}.{digest}", wall, now, -COUNT_EVERY, 1)
         if not self._may(resource.key, reason, now):
             self.dropped += 1
             return
@@ -125,7 +125,7 @@ class EventPoster:
         while len(self._posted) > REMEMBERED:
             self._posted.popitem(last=False)
         try:
-            self._waiting.put_nowait(_Note(resource, level, reason, message, posted, stamp))
+            self._waiting.put_nowait(_Note(resource, level, reason, message, posted, wall))
         except asyncio.QueueFull:
             self.dropped += 1
 
@@ -145,7 +145,7 @@ class EventPoster:
 
     async def _write(self, note: _Note) -> None:
         events = f"/api/v1/namespaces/{note.resource.key.namespace}/events"
-        last = _stamp(note.now)
+        last = stamp(note.now)
         try:
             if note.posted.count > 1:
                 try:
@@ -174,7 +174,7 @@ class EventPoster:
             "reason": note.reason,
             "message": note.message,
             "count": note.posted.count,
-            "firstTimestamp": _stamp(note.posted.first),
+            "firstTimestamp": stamp(note.posted.first),
             "lastTimestamp": last,
             "source": {"component": "weir"},
             "reportingComponent": "weir.dev/controller",
@@ -192,7 +192,3 @@ class EventPoster:
         for name in limits:
             known[name] = _RateLimit(known[name].left - 1, now)
         return True
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
