@@ -15,8 +15,7 @@ from weir_operator.flink_keys import owned_keys
 
 pytestmark = pytest.mark.kubernetes_api
 
-REFUSED = [bad for bad in TABLE if bad.by_server and "nan" not in repr(bad.spec)]
-"""JSON, in which manifests are sent, knows no NaN."""
+REFUSED = [bad for bad in TABLE if bad.by_server]
 
 
 def names_of(path: str) -> tuple[str, str]:

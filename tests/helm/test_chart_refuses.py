@@ -164,7 +164,6 @@ def test_a_wrong_value_is_refused_by_its_name(try_to_render, mistake):
     "schedule",
     [
         "nightly",
-        "every night at twenty past",
         "",
         "20 1 * *",
         "0 20 1 * * *",
@@ -174,15 +173,9 @@ def test_a_wrong_value_is_refused_by_its_name(try_to_render, mistake):
         "*/0 1 * * *",
         "20, 1 * * *",
         "20 1 * FOO BAR",
-        "20 1 1 * *",
-        "20 1 * JAN *",
         "20 1 * * MON-FRI",
         "* * * * *",
-        "* 1 * * *",
-        "*/1 1 * * *",
-        "0-59 1 * * *",
         "00-59/01 * * * *",
-        "@weekly",
         "@reboot",
     ],
 )

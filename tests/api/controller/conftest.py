@@ -206,12 +206,18 @@ class Bench:
         await self.until(gone, f"expected {name} to be gone")
 
     async def until_checkpointed(self):
-        async def noted():
-            app = await self.app()
-            assert app is not None
-            return app["status"]["controller"].get("checkpointed")
+        """Return the path of the checkpoint, once the status has it."""
 
-        await self.until(noted, "expected the checkpoint in the status")
+        async def noted():
+            return (await self.app())["status"]["controller"].get("checkpointed")
+
+        return (await self.until(noted, "expected the checkpoint in the status"))["path"]
+
+    async def until_written_by(self, name):
+        async def written():
+            return (await self.app())["status"]["controller"]["writer"].startswith(f"{name}/")
+
+        await self.until(written, f"expected {name} to write the status")
 
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")

@@ -153,10 +153,7 @@ async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_benc
 
     await far_bench.kube.delete(f"{far_bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await far_bench.app() is None
-
-    await far_bench.until(gone, "expected the app to be gone")
+    await far_bench.until_gone()
     assert proxy.waiting == []
     world = far_bench.dependencies.of["trips"]
     assert world.alive == {}
@@ -198,22 +195,14 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     await bench.until(asks_for_the_lease, "expected it to stand by")
     reach(bench.kube.url)
 
-    async def taken_over():
-        writer = (await bench.app())["status"]["controller"]["writer"]
-        return writer.startswith("next/")
-
-    await bench.until(taken_over, "expected the next controller to write")
+    await bench.until_written_by("next")
     assert not lost.controller.leads, "it would steer beside the next one"
     assert jobs_of(bench) == job
 
     proxy.heal()
     await bench.stop("next")
 
-    async def taken_back():
-        writer = (await bench.app())["status"]["controller"]["writer"]
-        return writer.startswith("cut-off/")
-
-    await bench.until(taken_back, "expected the first controller to write again")
+    await bench.until_written_by("cut-off")
     await bench.create("another")
     await bench.until_ready(name="another")
     assert lost.terms == 2, "by another term in the same process"

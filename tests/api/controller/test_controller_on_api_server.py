@@ -158,11 +158,7 @@ async def test_an_installation_beside_another_leaves_its_apps_alone_until_that_i
     assert (await bench.app())["status"]["controller"]["writer"].startswith("one/")
 
     await bench.stop("one")
-
-    async def taken():
-        return (await bench.app())["status"]["controller"]["writer"].startswith("two/")
-
-    await bench.until(taken, "expected the second one to take over")
+    await bench.until_written_by("two")
     assert len(bench.dependencies.of["trips"].running()) == 1
 
 

@@ -10,16 +10,6 @@ from structlog.testing import capture_logs
 pytestmark = pytest.mark.kubernetes_api
 
 
-async def noted_checkpoint(bench):
-    """Let the job complete a checkpoint; return its path once the status has it."""
-    bench.dependencies.of["trips"].checkpoint()
-
-    async def noted():
-        return (await bench.app())["status"]["controller"].get("checkpointed")
-
-    return (await bench.until(noted, "expected the checkpoint in the status"))["path"]
-
-
 async def delete_with_the_namespace(bench):
     """Delete the namespace as Kubernetes does: its pods first, then the StreamApp."""
     namespace = f"/api/v1/namespaces/{bench.kube.namespace}"
@@ -37,7 +27,8 @@ def facts(logs, reason):
 
 async def test_a_streamapp_goes_with_its_namespace_at_once_and_its_newest_state_is_told(bench):
     await bench.bring_up()
-    path = await noted_checkpoint(bench)
+    bench.dependencies.of["trips"].checkpoint()
+    path = await bench.until_checkpointed()
 
     with capture_logs() as logs:
         await delete_with_the_namespace(bench)
@@ -85,8 +76,9 @@ async def test_a_job_that_came_to_its_end_pays_for_no_replicas(bench):
 @pytest.mark.parametrize("lost", [False, True], ids=["alive", "JobManager lost"])
 async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_state(bench, lost):
     await bench.bring_up()
-    await noted_checkpoint(bench)
     world = bench.dependencies.of["trips"]
+    world.checkpoint()
+    await bench.until_checkpointed()
     world.finish()
     await bench.until_ready("JobFinished")
     if lost:

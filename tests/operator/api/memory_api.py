@@ -108,15 +108,18 @@ class GuardedMemoryApi:
     def __init__(self, api: MemoryApi, guard: Guard) -> None:
         self._api = api
         self._guard = guard
-        self.get = api.get
-        self.list = api.list
-        self.pages = api.pages
 
-    async def apply(
-        self, path: str, body: Body, manager: str = "", *, force: bool = True, dry_run: bool = False
-    ) -> Body:
-        """Merge into an object; who owns a field is not known."""
-        return await self.patch(path, body)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._api, name)
+        if name not in ("apply", "create", "patch", "replace"):
+            return found
+
+        async def change(*arguments: Any, **named: Any) -> Body:
+            await self._guard()
+            made: Body = await found(*arguments, **named)
+            return made
+
+        return change
 
     def guarded(self, guard: Guard) -> Any:
         """Return it for one who is asked as well."""
@@ -126,19 +129,6 @@ class GuardedMemoryApi:
             await guard()
 
         return GuardedMemoryApi(self._api, both)
-
-    async def create(self, path: str, body: Body) -> Body:
-        await self._guard()
-        return await self._api.create(path, body)
-
-    async def replace(self, path: str, body: Body) -> Body:
-        """Replace an object, or its status, if its version still stands."""
-        await self._guard()
-        return await self._api.replace(path, body)
-
-    async def patch(self, path: str, body: Body) -> Body:
-        await self._guard()
-        return await self._api.patch(path, body)
 
 
 def _merged(body: Body, part: Body) -> Body:

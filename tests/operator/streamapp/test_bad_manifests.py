@@ -47,14 +47,7 @@ def test_a_number_that_no_quotes_make_right_is_not_to_be_quoted(number):
 
 OWNED = [
     ("jobmanager.rpc.address", "remove it"),
-    ("rest.port", "remove it"),
-    ("security.ssl.rest.enabled", "plain HTTP"),
-    ("taskmanager.numberOfTaskSlots", "remove it"),
     ("external-resource.op-match.amount", "remove it"),
-    ("jobmanager.scheduler", "remove it"),
-    ("metrics.reporter.prom.port", "remove it"),
-    ("high-availability.type", "remove it"),
-    ("job.autoscaler.enabled", "remove it"),
     ("pipeline.max-parallelism", "set spec.flink.maxParallelism instead"),
     ("execution.checkpointing.savepoint-dir", "set spec.flink.storage instead"),
 ]
@@ -79,9 +72,6 @@ def test_a_key_of_flink_that_weir_owns_is_refused_by_name(key, remedy):
     "key",
     [
         "web.refresh-interval",
-        "heartbeat.timeout",
-        "taskmanager.network.adaptive-partitioner.enabled",
-        "execution.checkpointing.interval",
         "metrics.reporter.promgateway.port",
     ],
 )
