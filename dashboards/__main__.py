@@ -7,8 +7,31 @@ python -m dashboards --check    fail where one is stale, write nothing
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from dashboards.files import FOLDER, written_files
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from dashboards import of_app, of_controller, of_fleet, of_operator
+
+FOLDER = Path(__file__).resolve().parents[1] / "helm/weir/files/dashboards"
+MAKERS = {
+    "fleet": of_fleet.make,
+    "app": of_app.make,
+    "operator": of_operator.make,
+    "controller": of_controller.make,
+}
+
+
+def written_files() -> dict[Path, str]:
+    """Return what the files should hold; each panel has a number, by which addresses name it."""
+    found = {}
+    for name, make in MAKERS.items():
+        page = make().build()
+        for number, panel in enumerate(page.panels or (), start=1):
+            panel.id_val = number
+        text = JSONEncoder(indent=2, sort_keys=True).encode(page)
+        found[FOLDER / f"{name}.json"] = f"{text}\n"
+    return found
 
 
 def main(arguments: list[str]) -> int:

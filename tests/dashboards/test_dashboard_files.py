@@ -11,8 +11,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.__main__ import main
-from dashboards.files import FOLDER
+from dashboards.__main__ import FOLDER, main
 from tests.dashboards.queries import read_queries
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +28,6 @@ def charts(page):
 def test_a_file_that_somebody_edited_is_stale(tmp_path, monkeypatch, capsys):
     for path in FILES:
         (tmp_path / path.name).write_text(path.read_text())
-    monkeypatch.setattr("dashboards.files.FOLDER", tmp_path)
     monkeypatch.setattr("dashboards.__main__.FOLDER", tmp_path)
     (tmp_path / "fleet.json").write_text("{}")
     (tmp_path / "forgotten.json").write_text("{}")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dashboards.files import FOLDER
+from dashboards.__main__ import FOLDER
 from tests.dashboards.queries import Asked, has_data, read_queries
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.prometheus]
