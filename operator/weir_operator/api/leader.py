@@ -149,17 +149,10 @@ class Leader:
         """Why it is not known who holds the Lease; empty where it is."""
         self.transitions = math.nan
         """How often the Lease has changed its holder, as it last said; NaN before it was read."""
-        self._term = f"{settings.identity}/{uuid.uuid4().hex[:12]}"
-
-    @property
-    def term(self) -> str:
+        self.term = f"{settings.identity}/{uuid.uuid4().hex[:12]}"
         """Names this time in context."""
-        return self._term
-
-    @property
-    def home(self) -> str:
+        self.home = f"{settings.namespace}/{settings.name}"
         """Names the installation."""
-        return f"{self._settings.namespace}/{self._settings.name}"
 
     @property
     def holds(self) -> bool:
@@ -188,7 +181,7 @@ class Leader:
         """
         while not await self._try(within=self._settings.renew_deadline / 2):
             await self._clock.sleep(self._settings.retry_every)
-        log.info("lease acquired", lease=self._settings.name, term=self._term)
+        log.info("lease acquired", lease=self._settings.name, term=self.term)
 
     async def keep(self) -> None:
         """Renew for as long as it goes well.

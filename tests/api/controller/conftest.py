@@ -18,7 +18,6 @@ from tests.operator.cluster.process.two_controllers import (
 from tests.operator.rescale.fakes import FakeWorld
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.api.client import KubernetesApi
-from weir_operator.cluster.process.health import Limits
 from weir_operator.cluster.process.process import Controller, compile_default_policy
 from weir_operator.cluster.process.running import run_terms
 from weir_operator.cluster.process.settings import ControllerSettings
@@ -127,7 +126,7 @@ class Bench:
         self.dependencies = MiniatureDependencies()
         self.running = {}
 
-    def start(self, name="one", lease="weir-controller", namespaces=(), limits=None):
+    def start(self, name="one", lease="weir-controller", namespaces=()):
         settings = ControllerSettings(
             identity=name,
             own_namespace=self.kube.namespace,
@@ -136,7 +135,6 @@ class Bench:
             health_port=0,
             health_host="127.0.0.1",
             lease=lease,
-            limits=limits or Limits(),
         )
         self.running[name] = RunningController(self.dependencies, settings)
         return self.running[name]

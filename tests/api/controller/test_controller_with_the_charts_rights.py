@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,7 @@ from tests.helm.program import find_or_build_helm
 from weir_operator.api.client import RefusedByKubernetesError
 from weir_operator.api.objects import collection
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.process import handlers, process, reconcile
-from weir_operator.cluster.process.health import Limits, watch_over
+from weir_operator.cluster.process import handlers, health, process, reconcile
 from weir_operator.cluster.process.removal import stop_controllers
 from weir_operator.errors import TemporaryError
 
@@ -124,11 +122,12 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
     monkeypatch.setattr(process, "LIST_EVERY", 1.0)
     monkeypatch.setattr(reconcile, "PASS_EVERY", 1.0)
-    monkeypatch.setattr(process, "watch_over", partial(watch_over, every=1.0))
+    monkeypatch.setattr(health, "LOOK_EVERY", 1.0)
+    monkeypatch.setattr(health, "OLDEST_PASS", 15.0)
     bench, beside = bench_with_the_charts_rights, bench_beside
     names = [bench.kube.namespace, beside.kube.namespace]
     made = await grant(bench.kube, rights(names[0], watched=names, finalizers=False))
-    one = bench.start(namespaces=names[1:], limits=Limits(oldest_pass=15.0))
+    one = bench.start(namespaces=names[1:])
     await bench.create("trips")
     await beside.create("rides")
     await bench.until_ready(name="trips")

@@ -144,9 +144,9 @@ class AppTask:
         self._plan: Plan | None = None  # what the job's program builds, as far as that is known
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
         self._account = Account(on_change=self._tell_refusal)
-        self._writer = StatusClient(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present run
-        self._lost = asyncio.Event()  # the present run must not act any more
+        self._lost = asyncio.Event()  # ends it where it is: another controller may be to act
+        self._writer = StatusClient(context.api, resource, context.fence, on_lost=self._lost.set)
         self._changed = asyncio.Event()  # wakes a waiting task
         self._stopping = False
         self._reporter: StatusReporter | None = None
@@ -178,7 +178,7 @@ class AppTask:
         self.resource = resource = resource.detached()
         self._writer.note(resource.annotations)
         if handed_over:
-            self._cut_off()
+            self._lost.set()
             self._changed.set()
         before, self._mistake, self._failure = self._app, None, ""
         try:
@@ -246,7 +246,7 @@ class AppTask:
             self._context.fence.check()
             await asyncio.wait({self._task}, timeout=STOP_TIMEOUT)
         except LeaseLostError:
-            self._cut_off()  # what it can still do is to wait in vain
+            self._lost.set()  # what it can still do is to wait in vain
         while not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=1.0)
@@ -464,10 +464,6 @@ class AppTask:
         if kind in ("permanent", "defect") and failure != self._failure:
             # It failed before there was a status to report it in.
             self._context.events.post(self.resource, "ReconcileFailed", failure)
-
-    def _cut_off(self) -> None:
-        """End the present run where it is: another controller may be the one to act."""
-        self._lost.set()
 
     async def _wait_before_retry(self, seconds: float) -> None:
         """Wait for a change of the object, or until a pause of about so many seconds is over."""

@@ -17,6 +17,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 
+OLDEST_PASS = 180.0
+"""Seconds since a pass after which the controller counts as dead: passes come every 30 s."""
+WATCH_SILENCE = 180.0
+"""The same of what was written and not shown: a silent watch is started again after 70 s."""
+LOOK_EVERY = 15.0
+"""Seconds between two looks of the watchdog."""
 COMPRESSED_IN_A_THREAD_FROM = 2**16
 """Bytes of a page."""
 
@@ -39,23 +45,13 @@ class Pulse:
     """Seconds for which something written has not come back by the watch."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """From when on the controller counts as dead, seconds."""
-
-    oldest_pass: float = 180.0
-    """Passes come every 30 s."""
-    watch_silence: float = 180.0
-    """A watch that fell silent is started again after 70 s."""
-
-
-def find_fault(pulse: Pulse, limits: Limits) -> str:
+def find_fault(pulse: Pulse) -> str:
     """Return why the controller counts as dead; empty if it is alive. Pure."""
     if not pulse.leads:
         return ""
-    if pulse.oldest_pass > limits.oldest_pass:
+    if pulse.oldest_pass > OLDEST_PASS:
         return f"The last pass over {pulse.oldest} was {pulse.oldest_pass:.0f} s ago"
-    if pulse.watch_silence > limits.watch_silence:
+    if pulse.watch_silence > WATCH_SILENCE:
         return f"The watch has not shown a change that was written {pulse.watch_silence:.0f} s ago"
     return ""
 
@@ -67,7 +63,6 @@ class HealthServer:
         self,
         *,
         pulse: Callable[[], Pulse],
-        limits: Limits,
         find_unready: Callable[[], str],
         metrics: Callable[[], bytes],
     ) -> None:
@@ -75,12 +70,10 @@ class HealthServer:
 
         Args:
             pulse: Returns how the controller is.
-            limits: From when on it is dead.
             find_unready: Returns why it cannot work yet; empty where it can.
             metrics: Returns the page of metrics; called in its own thread.
         """
         self._pulse = pulse
-        self._limits = limits
         self._find_unready = find_unready
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
@@ -108,7 +101,7 @@ class HealthServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _answer(find_fault(self._pulse(), self._limits))
+        return _answer(find_fault(self._pulse()))
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return _answer(self._find_unready())
@@ -124,17 +117,15 @@ class HealthServer:
         return response
 
 
-async def watch_over(
-    pulse: Callable[[], Pulse], limits: Limits, *, clock: Clock, every: float = 15.0
-) -> None:
+async def watch_over(pulse: Callable[[], Pulse], *, clock: Clock) -> None:
     """Look after the controller for ever.
 
     Raises:
         DeadControllerError: It does not reconcile any more.
     """
     while True:
-        await clock.sleep(every)
-        fault = find_fault(pulse(), limits)
+        await clock.sleep(LOOK_EVERY)
+        fault = find_fault(pulse())
         if fault:
             raise DeadControllerError(f"{fault}; the process exits to be restarted")
 

@@ -158,7 +158,6 @@ class Controller:
         async with AsyncExitStack() as stack:
             health = HealthServer(
                 pulse=self._pulse,
-                limits=self._settings.limits,
                 find_unready=self._find_unready,
                 metrics=self._render_metrics,
             )
@@ -206,7 +205,7 @@ class Controller:
             for name, work in works.items()
         }
         # The one whose failure is meant to end the process.
-        running["watchdog"] = watch_over(self._pulse, self._settings.limits, clock=self._boot)
+        running["watchdog"] = watch_over(self._pulse, clock=self._boot)
         tasks = {asyncio.create_task(work, name=name) for name, work in running.items()}
         watching = asyncio.create_task(self._watch(ending), name="kopf")
         stopping = asyncio.create_task(stop.wait())

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from weir_operator.api.objects import Key
-from weir_operator.cluster.process.health import Limits
 from weir_operator.runtime.revision import AgentImage
 from weir_operator.streamapp.models import CANARY
 from weir_operator.tuning.history import HistorySource
@@ -71,7 +70,6 @@ class ControllerSettings:
     """Where Flink's pods get Weir's agent from; `None` starts them without it."""
     lease: str = "weir-controller"
     """Name of the installation's Lease."""
-    limits: Limits = field(default_factory=Limits)
 
     @property
     def canary(self) -> Key:

@@ -64,19 +64,6 @@ class _PostedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _RateLimit:
-    """How many events may still be caused."""
-
-    left: float
-    since: float
-    """On the monotonic clock."""
-
-    def at(self, now: float, *, burst: int, refill: float) -> _RateLimit:
-        gained = (now - self.since) / refill
-        return _RateLimit(min(float(burst), self.left + gained), now)
-
-
-@dataclass(frozen=True, slots=True)
 class _Note:
     resource: Resource
     level: Severity
@@ -94,7 +81,8 @@ class EventPoster:
         self._instance = instance
         self._clock = clock
         self._posted: OrderedDict[tuple[str, str, str], _PostedEvent] = OrderedDict()
-        self._limits: dict[Key, dict[str, _RateLimit]] = {}
+        # By reason, how many events may still be caused, and since when, on the monotonic clock.
+        self._limits: dict[Key, dict[str, tuple[float, float]]] = {}
         self._waiting: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
         self.dropped = 0
         """Facts that were not posted because there were too many."""
@@ -183,12 +171,11 @@ class EventPoster:
 
     def _may(self, key: Key, reason: str, now: float) -> bool:
         known = self._limits.setdefault(key, {})
+        left: dict[str, float] = {}
         limits = {_ALL: (BURST, REFILL), reason: (BURST_OF_REASON, REFILL_OF_REASON)}
         for name, (burst, refill) in limits.items():
-            before = known.get(name, _RateLimit(burst, now))
-            known[name] = before.at(now, burst=burst, refill=refill)
-        if any(known[name].left < 1 for name in limits):
-            return False
-        for name in limits:
-            known[name] = _RateLimit(known[name].left - 1, now)
-        return True
+            before, since = known.get(name, (burst, now))
+            left[name] = min(float(burst), before + (now - since) / refill)
+        may = all(each >= 1 for each in left.values())
+        known |= {name: (each - 1 if may else each, now) for name, each in left.items()}
+        return may

@@ -140,11 +140,11 @@ class StatusClient:
         async with self._lock:
             await self._write(part, claiming=False)
 
-    async def write_controller(self, part: Mapping[str, JsonValue]) -> None:
+    async def write_controller(
+        self, journal: str | None, controller: Mapping[str, JsonValue]
+    ) -> None:
         """Put what the controller itself needs, with its term; see `write`."""
-        controller = part.get("controller")
-        own = controller if isinstance(controller, dict) else {}
-        await self.write({**part, "controller": {**own, **self._mark}})
+        await self.write({"rescale": journal, "controller": {**controller, **self._mark}})
 
     async def _write(self, part: Mapping[str, JsonValue], *, claiming: bool) -> None:
         for _ in range(ATTEMPTS):
@@ -251,10 +251,9 @@ class KubernetesStatusStore:
             PermanentError: It is not a status of Weir.
         """
         self._writer = writer
-        kept = writer.status.get("controller")
-        own = dict(kept) if isinstance(kept, dict) else {}
+        journal = read_journal(writer.status) or writer.status.get("rescale")
         self._status = read_status(
-            {**own, "rescale": read_journal(writer.status) or writer.status.get("rescale")},
+            {**_controller(writer.status), "rescale": journal},
             place="status.controller",
             remove="remove status.controller and status.rescale to start from scratch",
         )
@@ -273,7 +272,7 @@ class KubernetesStatusStore:
         plain = status.model_dump(mode="json")
         journal = plain.pop("rescale", None)
         line = None if journal is None else json.dumps(journal, separators=(",", ":"))
-        await self._writer.write_controller({"rescale": line, "controller": plain})
+        await self._writer.write_controller(line, plain)
         self._status = status
 
 

@@ -318,12 +318,6 @@ class Telemetry:
             for series, value in zip(self.keys, shares, strict=True):
                 series.show(key, value, name)
 
-    def note_state_volume(self, usage: tuple[int, int] | None) -> None:
-        """Show size and free space of the state's volume, bytes; `None` if unknown."""
-        size, free = (math.nan, math.nan) if usage is None else usage
-        self.state_size.set(size)
-        self.state_free.set(free)
-
     def show_stopped(self, key: Key, *, cost: float) -> None:
         """Show that a job has no replicas: it was suspended, or has finished.
 
@@ -421,11 +415,13 @@ async def watch_event_loop(telemetry: Telemetry, *, clock: Clock) -> None:
 async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock) -> None:
     """Show size and free space for ever; a volume that hangs holds up no reader of metrics."""
     while True:
+        size, free = math.nan, math.nan
         try:
-            telemetry.note_state_volume(await asyncio.to_thread(measure_volume, folder))
+            size, free = await asyncio.to_thread(measure_volume, folder)
         except OSError as error:
             log.warning("the state's volume cannot be looked at", failure=str(error))
-            telemetry.note_state_volume(None)
+        telemetry.state_size.set(size)
+        telemetry.state_free.set(free)
         await clock.sleep(LOOK_EVERY)
 
 
