@@ -31,10 +31,8 @@ from weir_operator.cluster.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.cluster.app.context import (
     AppDependencies,
     ControllerContext,
-    PolicyCompiler,
     TunerFor,
 )
-from weir_operator.cluster.app.health_checks import HealthCheckScheduler
 from weir_operator.cluster.process.canary import Canary
 from weir_operator.cluster.process.handlers import build_registry, operator_settings
 from weir_operator.cluster.process.health import HealthServer, Pulse, watch_over
@@ -92,7 +90,6 @@ class Controller:
         self._settings = settings
         self._nodes = nodes
         self._changes = changes
-        self._health_checks = HealthCheckScheduler()
         self._boot = BootClock()
         self._clock = SystemClock()
         self._telemetry = Telemetry()
@@ -104,25 +101,20 @@ class Controller:
         self._api = api = api.guarded(self._leader.confirm)
         self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
         self._canary = Canary(api, settings.canary, clock=self._boot)
-        self._compiler = PolicyCompiler()
-        self._reconciler = Reconciler(
-            ControllerContext(
-                api=api,
-                fence=self._leader,
-                dependencies=dependencies,
-                events=self._events,
-                autoscaler_conflicts=AutoscalerConflicts(api, clock=self._clock),
-                telemetry=self._telemetry,
-                clock=self._clock,
-                state=settings.state,
-                compiler=self._compiler,
-                health_checks=self._health_checks,
-                tuner_for=tuner_for,
-                history=None if settings.history is None else HistoryReader(settings.history),
-                shared_restarts=_share_restarts(settings, self._clock),
-            ),
-            clock=self._boot,
+        self._context = ControllerContext(
+            api=api,
+            fence=self._leader,
+            dependencies=dependencies,
+            events=self._events,
+            autoscaler_conflicts=AutoscalerConflicts(api, clock=self._clock),
+            telemetry=self._telemetry,
+            clock=self._clock,
+            state=settings.state,
+            tuner_for=tuner_for,
+            history=None if settings.history is None else HistoryReader(settings.history),
+            shared_restarts=_share_restarts(settings, self._clock),
         )
+        self._reconciler = Reconciler(self._context, clock=self._boot)
         self._listing = Listing(
             api,
             settings.namespaces,
@@ -165,7 +157,7 @@ class Controller:
             claim_signals()
             self.port = await health.start(self._settings.health_port, self._settings.health_host)
             # Before anything depends on the event loop: compiling takes half of its time.
-            await self._compiler.ensure(DEFAULT_POLICY, compile_default_policy)
+            await self._context.compiler.ensure(DEFAULT_POLICY, compile_default_policy)
             self._compiled = True
             # However busy the controller is, the Lease is renewed; see `leader`.
             lease_loop = stack.enter_context(own_loop("lease"))
@@ -191,7 +183,7 @@ class Controller:
             "canary": self._canary.run,
             "lists": self._listing.run,
             "passes": self._reconciler.run,
-            "nodes": lambda: self._health_checks.watch(self._nodes, self._boot),
+            "nodes": lambda: self._context.health_checks.watch(self._nodes, self._boot),
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
             ),
