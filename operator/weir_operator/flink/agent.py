@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.jars import JARS, REPOSITORY, find_own_jar, flink_home
+from weir_operator.flink.jars import JARS, REPOSITORY, find_own_jar, flink_home, run_tool
 
 JAR = "weir-agent.jar"
 SOURCES = REPOSITORY / "java/agent"
@@ -32,7 +31,6 @@ KEY_SALT = "weir.key-salt"
 """Text that goes into the hashes of keys."""
 REPORT_KEYS = "weir.report-keys"
 """`true`: keys are reported as text, else as hashes."""
-_TIME_LIMIT = 900.0  # seconds; the first build fetches Maven's plugins
 
 
 def find_agent() -> Path | None:
@@ -65,17 +63,7 @@ def build_agent() -> Path:
     # A folder of its own: several tests may find the jar stale at once.
     with tempfile.TemporaryDirectory(dir=JARS, prefix=".agent-") as outputs:
         options = ["--quiet", "--batch-mode", f"-Dflink.dist={dist}", f"-Doutputs={outputs}"]
-        try:
-            built = subprocess.run(
-                [maven, *options, "package"],
-                cwd=SOURCES,
-                capture_output=True,
-                text=True,
-                timeout=_TIME_LIMIT,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise PermanentError(f"Cannot run {maven}: {error}") from error
+        built = run_tool([maven, *options, "package"], cwd=SOURCES)
         if built.returncode:
             lines = [line for line in built.stdout.splitlines() if "ERROR" in line]
             raise PermanentError(f"mvn: {' '.join(lines[:3]) or built.stderr.strip()}")

@@ -68,7 +68,7 @@ KEYS: Mapping[str, bytes] = MappingProxyType(
 """What `RunScript` knows of the keys that a script may set."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _DIGEST = "META-INF/weir-sources.sha256"
-_TIME_LIMIT = 900.0  # seconds; javac takes 10 at first, and 200 at ten times the usual load
+_TIME_LIMIT = 900.0  # seconds; javac takes 200 at ten times the usual load; Maven may download
 
 
 def flink_home() -> Path:
@@ -110,7 +110,7 @@ def find_java() -> Path:
         PermanentError: There is none, or it is older than Flink needs.
     """
     java = _find_tool("java")
-    answer = _run([str(java), "-version"]).stderr
+    answer = run_tool([str(java), "-version"]).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', answer)  # Java 8 calls itself 1.8
     if version is None:
         raise PermanentError(f"{java} -version does not print a version: {_first_line(answer)!r}")
@@ -230,10 +230,15 @@ def _find_tool(name: str) -> Path:
     return Path(found)
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run_tool(command: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program of Java's or Maven's to its end, whatever that is.
+
+    Raises:
+        PermanentError: It does not start, or does not end in time.
+    """
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
+            command, cwd=cwd, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise PermanentError(
@@ -275,7 +280,7 @@ def _compile(sources: Sequence[Path], classes: Path, libraries: str) -> None:
     javac = _find_tool("javac")
     options = ["--release", str(OLDEST_JAVA), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
     paths = [str(source) for source in sources]
-    result = _run([str(javac), *options, "-cp", libraries, "-d", str(classes), *paths])
+    result = run_tool([str(javac), *options, "-cp", libraries, "-d", str(classes), *paths])
     if result.returncode:
         raise PermanentError(f"javac: {_first_line(result.stderr or result.stdout)}")
 
