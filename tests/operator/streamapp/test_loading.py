@@ -309,30 +309,7 @@ MANY_MISTAKES = {
             {"name": f"w{n}", "minReplicas": dict.fromkeys(ALIKE, 1), **WINDOW} for n in range(50)
         ],
     },
-    "unknown operators of a fallback": {
-        "operators": [{"name": name} for name in LONG],
-        "fallback": {"deployment": "Named", "named": {name: {"small/1": 1} for name in ALIKE}},
-    },
-    "unknown pools": {
-        "nodePools": [{"name": name, "price": "1"} for name in LONG[:16]],
-        "operators": [{"name": name, "pools": ALIKE[:16]} for name in LONG],
-    },
-    "unknown sizes": {
-        "nodePools": [{"name": name, "price": "1"} for name in LONG[:10]],
-        "operators": [
-            {"name": name, "initial": {f"{pool}/1": 1 for pool in ALIKE[:16]}} for name in LONG
-        ],
-    },
-    "vertices of two operators": {
-        "operators": [{"name": name, "vertices": ALIKE[:80]} for name in LONG],
-    },
     "operators of one name": {"operators": [{"name": LONG[0]}] * 100},
-    "floors too high": {
-        "operators": [{"name": name} for name in LONG],
-        "windows": [
-            {"name": f"w{n}", "minReplicas": dict.fromkeys(LONG, 11), **WINDOW} for n in range(50)
-        ],
-    },
 }
 
 
