@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -234,7 +234,7 @@ class KubernetesApi:
         """
         self._connection = Connection(connections)
         self._timeout = timeout
-        self._sleep = asyncio.sleep
+        self._sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self._guard: Guard | None = None
 
     @classmethod

@@ -18,6 +18,7 @@ from tests.operator.cluster.process.two_controllers import (
 from tests.operator.rescale.fakes import FakeWorld
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.api.client import KubernetesApi
+from weir_operator.cluster.app.context import AppDependencies
 from weir_operator.cluster.process.process import Controller, compile_default_policy
 from weir_operator.cluster.process.running import run_terms
 from weir_operator.cluster.process.settings import ControllerSettings
@@ -35,10 +36,11 @@ class HangingWorld(FakeWorld):
         return False
 
 
-class MiniatureDependencies:
+class MiniatureDependencies(AppDependencies):
     """Dependencies of which a miniature Flink outlives its controller, one for each StreamApp."""
 
     def __init__(self):
+        super().__init__(lambda app, resource, guard: self.make(app.metadata.name), None)
         self.of = {}
         self.hanging = set()
         """Names of StreamApps whose Flink answers nobody."""
@@ -46,7 +48,7 @@ class MiniatureDependencies:
     def runtime(self, app, resource, guard):
         if app.metadata.name in self.hanging:
             return HangingWorld(WallClock())
-        return self.make(app.metadata.name)
+        return super().runtime(app, resource, guard)
 
     def make(self, name):
         """Return the world of a StreamApp, made before it if a test wants."""
@@ -57,9 +59,6 @@ class MiniatureDependencies:
 
     def source(self, app, runtime) -> MetricsSource:
         return NoSamples()
-
-    def prometheus(self):
-        return None
 
 
 class RunningController:

@@ -31,8 +31,8 @@ from weir_operator.advise.adopt import AdoptionRequest, show_with
 from weir_operator.advise.adoption_plan import describe_move
 from weir_operator.advise.flink_deployment import read_deployment
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.app.context import AppDependencies
 from weir_operator.cluster.process.process import compile_default_policy
-from weir_operator.cluster.process.running import ClusterDependencies
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.agent import find_agent
 from weir_operator.flink.answers import JobState
@@ -240,7 +240,7 @@ async def _leave_job_manager(kube, deployment):
     assert made.status == 201, made.message
 
 
-class OnThisMachine(ClusterDependencies):
+class OnThisMachine(AppDependencies):
     """Dependencies of a controller whose Flink runs as processes of this machine."""
 
     def __init__(self, folder, jar):

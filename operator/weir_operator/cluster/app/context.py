@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -22,6 +21,10 @@ from weir_operator.cluster.status.events import EventPoster
 from weir_operator.cluster.status.telemetry import Telemetry
 from weir_operator.fence import Guard
 from weir_operator.loop.restart_limits import SharedRestarts
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.names import APP_LABEL
+from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
@@ -36,24 +39,49 @@ TunerFor = Callable[[Resource, Guard], Tuner]
 """Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
 
 
-class AppDependencies(Protocol):
+RuntimeFor = Callable[[StreamApp, Resource, Guard], Runtime]
+"""Makes the runtime of a StreamApp, whose object owns what is started."""
+
+
+class AppDependencies:
     """Creates what a StreamApp's loops need."""
+
+    def __init__(self, runtime_for: RuntimeFor, server: PrometheusServer | None) -> None:
+        """Create it for where Flink runs; without Prometheus, pods are scraped directly."""
+        self._runtime_for = runtime_for
+        self._server = server
 
     def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
         """Return where its Flink runs; `guard` is asked before anything is changed there."""
-        ...
+        return self._runtime_for(app, resource, guard)
 
     def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
         """Return the jobs that run there; `guard` is asked before one is changed."""
-        ...
+        return FlinkJobs(runtime, guard)
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
         """Return the started source of its samples."""
-        ...
+        name = f"{app.metadata.namespace}/{app.metadata.name}"
+        if self._server is not None:
+            return PrometheusSource(self._server, label=APP_LABEL, value=name)
+
+        async def targets() -> list[str]:
+            return [each.metrics_url for each in await runtime.replicas() if each.metrics_url]
+
+        source = DirectSource(targets, name)
+        source.start()
+        return source
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
-        ...
+        server = self._server
+        if server is None:
+            return None
+
+        def ask(job_id: str, namespace: str) -> MetricsSource:
+            return PrometheusSource(server, label="job_id", value=job_id, namespace=namespace)
+
+        return ask
 
 
 class PolicyCompiler:

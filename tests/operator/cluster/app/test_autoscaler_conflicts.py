@@ -79,7 +79,7 @@ async def test_keda_is_named_once_though_it_makes_an_hpa_of_its_own():
 )
 async def test_flinks_own_autoscaler_is_told_of_and_advice_goes_on(key, value):
     on, off = [
-        await find_beside(flink=flink_deployment_objects(**{key: each}))
+        await find_beside(flink=flink_deployment_objects(**{key: each}))  # type: ignore[arg-type]
         for each in (value.upper(), "false")
     ]
 

@@ -158,7 +158,7 @@ class Change:
         writer = await self.stage.status_client(self.fence)
         self.store = LosingStore(KubernetesStatusStore(writer))
         world = OneWorld(self.stage.world, self.done)
-        runtime = world.runtime(None, None, writer.confirm)
+        runtime = world.runtime(None, None, writer.confirm)  # type: ignore[arg-type]
         jobs = world.jobs(runtime, writer.confirm)
         clock = SystemClock()
         spec = JobSpec(

@@ -24,7 +24,7 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
         def __init__(self, api, *_, changes, **__):
             self.api, self.changes = api, changes
 
-        async def run(self, stop, **_):
+        async def run(self, stop, **others):
             watching = asyncio.create_task(self.changes.watch())
             await until(lambda: len(server.watched) == 3 * len(names))
             began = time.monotonic()

@@ -17,7 +17,7 @@ from weir_operator.api.objects import Key, Resource
 from weir_operator.clock import SystemClock
 from weir_operator.cluster.app import opening, task
 from weir_operator.cluster.app.autoscaler_conflicts import AutoscalerConflicts
-from weir_operator.cluster.app.context import ControllerContext
+from weir_operator.cluster.app.context import AppDependencies, ControllerContext
 from weir_operator.cluster.app.task import AppTask
 from weir_operator.cluster.status import store
 from weir_operator.cluster.status.events import EventPoster
@@ -106,25 +106,22 @@ class NoSamples:
         """Nothing is held."""
 
 
-class OneWorld:
+class OneWorld(AppDependencies):
     """`AppDependencies` of one controller over a Flink that others may steer, too."""
 
     def __init__(self, world, done):
+        super().__init__(
+            lambda app, resource, guard: cast(Runtime, Guarded(world, guard, done)), None
+        )
         self._world = world
         self.done = done
         """Names of the changes that this controller made."""
-
-    def runtime(self, app, resource, guard):
-        return cast(Runtime, Guarded(self._world, guard, self.done))
 
     def jobs(self, runtime, guard):
         return cast(FlinkJobs, Guarded(JobsWithoutPlan(self._world), guard, self.done))
 
     def source(self, app, runtime):
         return NoSamples()
-
-    def prometheus(self):
-        return None
 
 
 @dataclass
