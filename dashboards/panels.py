@@ -262,14 +262,14 @@ def overview(
     return panel.override_by_name(heading, [model.DynamicConfigValue("links", target)])
 
 
-def note(title: str, markdown: str, *, span: int = 24, height: int = 4) -> words.Panel:
+def note(title: str, markdown: str, *, height: int = 4) -> words.Panel:
     """Return words."""
     return (
         words.Panel()
         .title(title)
         .description("Information that numbers cannot show.")
         .content(markdown)
-        .span(span)
+        .span(24)
         .height(height)
     )
 

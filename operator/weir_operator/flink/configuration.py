@@ -193,11 +193,10 @@ def job_manager_configuration(
         "jobstore.expiration-time": str(7 * 86_400),
         "jobstore.max-capacity": "100",
         **_reporter(metrics_ports, {"weir_app": app}),
-        **place,
     }
     if max_parallelism is not None:
         owned["pipeline.max-parallelism"] = str(max_parallelism)
-    return _layered(_recommended(place), user, owned)
+    return _layered(user, owned, place)
 
 
 def task_manager_configuration(
@@ -236,9 +235,8 @@ def task_manager_configuration(
         f"external-resource.{resource}.amount": "1",
         **memory.settings(user),
         **_reporter(metrics_ports, labels),
-        **place,
     }
-    return _layered(_recommended(place), user, owned)
+    return _layered(user, owned, place)
 
 
 def high_availability(*, cluster: str, namespace: str, storage: str) -> dict[str, str]:
@@ -297,13 +295,9 @@ def _reporter(ports: Iterable[int], labels: Mapping[str, str]) -> dict[str, str]
     }
 
 
-def _recommended(place: Mapping[str, str]) -> Mapping[str, str]:
-    if "high-availability.type" in place:
-        return RECOMMENDED
-    return {**RECOMMENDED, **_AT_THE_SAME_ADDRESS}
-
-
 def _layered(
-    recommended: Mapping[str, str], user: Mapping[str, str], owned: Mapping[str, str]
+    user: Mapping[str, str], owned: Mapping[str, str], place: Mapping[str, str]
 ) -> dict[str, str]:
-    return {**recommended, **add_own_names(user), **owned}
+    announced = "high-availability.type" in place
+    recommended = RECOMMENDED if announced else {**RECOMMENDED, **_AT_THE_SAME_ADDRESS}
+    return {**recommended, **add_own_names(user), **owned, **place}
