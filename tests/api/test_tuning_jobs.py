@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import subprocess
 
 import pytest
 import yaml
 
-from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
-from tests.api.controller.test_controller_with_the_charts_rights import CHART, PATHS, grant
-from tests.helm.program import find_or_build_helm
+from tests.api.controller.test_controller_with_the_charts_rights import PATHS, grant
+from tests.helm.program import render_chart
 from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError
@@ -31,16 +29,7 @@ ANSWER = an_answer({"op": 0.05})
 @pytest.fixture
 def rendered(kube):
     """What the chart makes with tunings."""
-    try:
-        helm = find_or_build_helm()
-    except MissingProgramError as error:
-        pytest.skip(str(error))
-    text = subprocess.run(
-        [str(helm), "template", "weir", str(CHART), "--namespace", kube.namespace,
-         "--kube-version", "1.34.2", "--set", "tuner.enabled=true"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    return [each for each in yaml.safe_load_all(text) if each]
+    return render_chart(kube.namespace, "--set", "tuner.enabled=true")
 
 
 @pytest.fixture

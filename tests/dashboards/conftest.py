@@ -1,6 +1,7 @@
 """A real controller under load, on a real API server, scraped by a real Prometheus server."""
 
 import time
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.operator.rescale.fakes import FakeWorld
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.source import Window
+from weir_operator.rescale.flink import FlinkJobs
 
 CALM, BUSY = 20.0, 90.0
 """Records/s: one replica of each operator is enough for the first, and not for the second."""
@@ -77,7 +79,7 @@ class LoadedDependencies(MiniatureDependencies):
         return super().runtime(app, resource, guard)
 
     def jobs(self, runtime, guard):
-        return PlannedJobs(runtime)
+        return cast(FlinkJobs, PlannedJobs(cast(FakeWorld, runtime)))
 
     def source(self, app, runtime):
         return LoadedSource(runtime)

@@ -15,10 +15,7 @@ from tests.api.assets import MissingProgramError
 
 # The fixtures of a real API server serve here too.
 from tests.api.conftest import control_plane, kube  # noqa: F401
-from tests.helm.program import find_or_build_helm
-
-CHART = Path(__file__).parents[2] / "helm/weir"
-KUBERNETES = "1.34.2"
+from tests.helm.program import CHART, KUBERNETES, find_or_build_helm
 
 Objects = list[dict[str, Any]]
 

@@ -14,11 +14,18 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from tests.api import assets
 from tests.api.assets import MissingProgramError
 
 _REPOSITORY = Path(__file__).parents[2]
+CHART = _REPOSITORY / "helm/weir"
+KUBERNETES = "1.34.2"
+"""The version that charts are rendered for."""
 _MODULE = Path(__file__).parent / "go"
 _PACKAGE = "helm.sh/helm/v3/cmd/helm"
 
@@ -51,6 +58,18 @@ def find_or_build_helm(environment: Mapping[str, str] = os.environ) -> Path:
             )
         assets.build_program(module=_MODULE, package=_PACKAGE, output=built)
     return built
+
+
+def render_chart(namespace: str, *options: str) -> list[dict[str, Any]]:
+    """Return the objects of the chart as the release `weir`; without Helm, the test is skipped."""
+    try:
+        helm = find_or_build_helm()
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+    command = [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
+               "--kube-version", KUBERNETES, *options]  # fmt: skip
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [each for each in yaml.safe_load_all(text) if each is not None]
 
 
 def _is_helm_3(program: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helm.conftest import CHART
+from tests.helm.program import CHART
 from tests.helm.samples import of_kind
 
 DOCS = CHART.parents[1] / "docs"

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.helm.conftest import CHART
+from tests.helm.program import CHART
 
 SCRIPT = CHART.parents[1] / "scripts/chart.py"
 

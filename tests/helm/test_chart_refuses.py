@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.conftest import CHART
+from tests.helm.program import CHART
 
 WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a value that does not exist": ({"replicaCount": 2}, "replicaCount"),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cluster.prometheus_on_kubernetes import scrape_configuration
-from tests.helm.conftest import CHART, KUBERNETES
+from tests.helm.program import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
 from tests.operator.runtime.pods.controller_rules import CLUSTER_RULES, CONTROLLER_RULES
 from weir_cli.main import load_command

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.conftest import CHART
+from tests.helm.program import CHART
 from weir_operator.streamapp.loading import parse_manifest
 
 PAGE = CHART.parents[1] / "docs/install.md"

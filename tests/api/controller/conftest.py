@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from copy import copy
+from typing import cast
 
 import aiohttp
 import pytest
@@ -23,6 +24,7 @@ from weir_operator.cluster.process.process import Controller, compile_default_po
 from weir_operator.cluster.process.running import run_terms
 from weir_operator.cluster.process.settings import ControllerSettings
 from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.pods.nodes import NodeNotices
 
 PATIENCE = 90.0
@@ -55,7 +57,7 @@ class MiniatureDependencies(AppDependencies):
         return self.of.setdefault(name, FakeWorld(WallClock()))
 
     def jobs(self, runtime, guard):
-        return JobsWithoutPlan(runtime)
+        return cast(FlinkJobs, JobsWithoutPlan(cast(FakeWorld, runtime)))
 
     def source(self, app, runtime) -> MetricsSource:
         return NoSamples()
@@ -196,6 +198,11 @@ class Bench:
         await self.until_ready()
         return self.dependencies.of["trips"]
 
+    async def delete(self, name="trips"):
+        """Delete an app and wait until it is gone."""
+        await self.kube.delete(f"{self.kube.stream_apps}/{name}")
+        await self.until_gone(name)
+
     async def until_gone(self, name="trips"):
         async def gone():
             return await self.app(name) is None
@@ -206,13 +213,13 @@ class Bench:
         """Return the path of the checkpoint, once the status has it."""
 
         async def noted():
-            return (await self.app())["status"]["controller"].get("checkpointed")
+            return (await self.app() or {})["status"]["controller"].get("checkpointed")
 
         return (await self.until(noted, "expected the checkpoint in the status"))["path"]
 
     async def until_written_by(self, name):
         async def written():
-            return (await self.app())["status"]["controller"]["writer"].startswith(f"{name}/")
+            return (await self.app() or {})["status"]["controller"]["writer"].startswith(f"{name}/")
 
         await self.until(written, f"expected {name} to write the status")
 

@@ -50,8 +50,7 @@ async def test_a_deep_app_is_refused_by_its_status_and_others_come_up(bench, sen
     assert condition["message"].startswith(
         "spec.flink.podTemplate: expected at most 32 levels of nesting in a manifest, got more"
     )
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
-    await bench.until_gone()
+    await bench.delete()
 
 
 async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletion(
@@ -85,5 +84,4 @@ async def test_an_app_whose_spec_is_larger_than_an_annotation_can_be_deleted(ben
     await bench.create("large", flink={"image": "trips:1", "podTemplate": template})
     await bench.until_ready(name="large")
 
-    await bench.kube.delete(f"{bench.kube.stream_apps}/large")
-    await bench.until_gone("large")
+    await bench.delete("large")

@@ -151,9 +151,8 @@ async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_benc
         LoseAnswer(method="PUT", path="/status"),
     )
 
-    await far_bench.kube.delete(f"{far_bench.kube.stream_apps}/trips")
+    await far_bench.delete()
 
-    await far_bench.until_gone()
     assert proxy.waiting == []
     world = far_bench.dependencies.of["trips"]
     assert world.alive == {}

@@ -28,9 +28,8 @@ async def test_an_app_is_brought_up_and_its_status_says_so(bench):
 async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
     await bench.bring_up()
 
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     world = bench.dependencies.of["trips"]
     [path] = world.positions
     assert world.alive == {}
@@ -49,9 +48,8 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
     bench.start()
     await bench.until_ready()
 
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     events = await bench.events()
     assert kept["status"] == "True"
     assert "records.sqlite.damaged" in events["RecordsDamaged"]
@@ -126,9 +124,8 @@ async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_bef
     condition = await bench.until_condition("Ready", "InvalidSpec")
     assert "paths[0]" in condition["message"]
     assert bench.dependencies.of["trips"].running() == [job]
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     [path] = bench.dependencies.of["trips"].positions
     assert path in (await bench.events())["FinalSavepoint"]
 
@@ -173,8 +170,8 @@ async def test_two_installations_of_different_namespaces_leave_each_others_apps_
     for name, each in places.items():
         await each.until_ready(name=name)
 
-    await bench.kube.delete(f"{bench.kube.stream_apps}/north")
-    await bench.until_gone("north")
+    await bench.delete("north")
+
     await bench.stop("north")
     await bench_beside.create("late")
     await bench_beside.until_ready(name="late")
@@ -233,9 +230,8 @@ async def test_an_app_that_is_deleted_with_its_state_leaves_none(bench):
     world = bench.dependencies.of["trips"]
     world.checkpoint()
 
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     assert (world.positions, world.running(), world.alive) == ({}, [], {})
     assert not list((bench.folder / "one").glob("*.trips"))
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
-from tests.helm.program import find_or_build_helm
+from tests.helm.program import render_chart
 from weir_operator.api.client import RefusedByKubernetesError
 from weir_operator.api.objects import collection
 from weir_operator.clock import SystemClock
@@ -23,7 +19,6 @@ from weir_operator.errors import TemporaryError
 
 pytestmark = pytest.mark.kubernetes_api
 
-CHART = Path(__file__).parents[3] / "helm/weir"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PATHS = {
     "Role": "/namespaces/{}/roles",
@@ -39,18 +34,11 @@ def rights(namespace, *, watched=(), finalizers=True, hooks=False):
 
     With `hooks`, those of what `helm uninstall` runs first.
     """
-    try:
-        helm = find_or_build_helm()
-    except MissingProgramError as error:
-        pytest.skip(str(error))
-    rendered = subprocess.run(
-        [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
-         "--kube-version", "1.34.2",
-         "--set-json", f"watchNamespaces={json.dumps(watched)}",
-         "--set", f"rbac.finalizers={json.dumps(finalizers)}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    found = render_chart(
+        namespace,
+        *("--set-json", f"watchNamespaces={json.dumps(watched)}"),
+        *("--set", f"rbac.finalizers={json.dumps(finalizers)}"),
+    )
     return [each for each in found if each["kind"] in PATHS and is_hook(each) is hooks]
 
 
@@ -103,9 +91,8 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     bench = bench_with_the_charts_rights
     await bench.bring_up()
 
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     assert "FinalSavepoint" in await bench.events()
     canary = await bench.app("weir-canary")
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"

@@ -15,9 +15,7 @@ async def delete_with_the_namespace(bench):
     namespace = f"/api/v1/namespaces/{bench.kube.namespace}"
     await bench.kube.delete(namespace)
     bench.dependencies.of["trips"].refuse_calls = 10**6  # no pod is left that could answer
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
-
-    await bench.until_gone()
+    await bench.delete()
 
 
 def facts(logs, reason):
@@ -84,9 +82,8 @@ async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_s
     if lost:
         world.lose_job_manager(recovers=True)
 
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
+    await bench.delete()
 
-    await bench.until_gone()
     events = await bench.events()
     assert "finished" in events["EndedWithoutSavepoint"]
     assert "FinalSavepoint" not in events
@@ -98,8 +95,7 @@ async def test_a_streamapp_that_is_suspended_from_the_beginning_says_so_and_neve
     await bench.until_ready("Suspended")
     conditions = {each["type"]: each for each in (await bench.app())["status"]["conditions"]}
 
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
-    await bench.until_gone()
+    await bench.delete()
 
     events = await bench.events()
     assert conditions["Ready"]["status"] == "False"
