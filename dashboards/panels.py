@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table
 from grafana_foundation_sdk.builders import dashboard as build
@@ -19,6 +20,9 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 Panel = Builder[model.Panel]
+_Asking = TypeVar(
+    "_Asking", series.Panel, stat.Panel, statetimeline.Panel, bargauge.Panel, table.Panel
+)
 
 SOURCE = look.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -67,16 +71,10 @@ def lines(
         limits: Legends of series that bound others: drawn as dashed red lines.
         steps: Values from which on the background has a colour.
     """
+    targets = [_over_time(query, place) for place, query in enumerate(queries)]
     panel = (
-        series.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets([_over_time(query, place) for place, query in enumerate(queries)])
-        .unit(unit)
+        _begin(series.Panel(), title, about, targets, unit=unit, span=span, height=8)
         .min(0)
-        .span(span)
-        .height(8)
         .line_width(1 if stacked else 2)
         .fill_opacity(30 if stacked else 5)
         .show_points(look.VisibilityMode.NEVER)
@@ -134,15 +132,8 @@ def number(
 ) -> stat.Panel:
     """Return one number as it is now; `missing` stands where there is none."""
     return (
-        stat.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets([_now(query, 0)])
-        .unit(unit)
+        _begin(stat.Panel(), title, about, [_now(query, 0)], unit=unit, span=span, height=4)
         .no_value(missing)
-        .span(span)
-        .height(4)
         .thresholds(_thresholds(steps))
         .color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
         .graph_mode(look.BigValueGraphMode.NONE)
@@ -159,38 +150,24 @@ def states(
         for place, (value, (text, colour)) in enumerate(names.items())
     }
     return (
-        statetimeline.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets([_over_time(query, 0)])
-        .unit(COUNT)
+        _begin(statetimeline.Panel(), title, about, [_over_time(query, 0)], span=24, height=8)
         .mappings([model.ValueMap(options=mapped)])
         .show_value(look.VisibilityMode.NEVER)
         .merge_values(True)
         .row_height(0.8)
-        .span(24)
-        .height(8)
     )
 
 
 def ranking(title: str, about: str, query: Query, *, span: int = 8) -> bargauge.Panel:
     """Return how often each of several things was so in the range that is shown."""
     return (
-        bargauge.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets([_now(query, 0)])
-        .unit(COUNT)
+        _begin(bargauge.Panel(), title, about, [_now(query, 0)], span=span, height=8)
         .no_value("none")
         .display_mode(look.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .orientation(look.VizOrientation.HORIZONTAL)
         .thresholds(_thresholds(((None, BLUE),)))
         .color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
-        .span(span)
-        .height(8)
     )
 
 
@@ -223,18 +200,12 @@ def overview(
     """
     headings = {label: heading for heading, label in labels.items()}
     headings |= {f"Value #{_letter(place)}": each.name for place, each in enumerate(columns)}
+    targets = [
+        _now(Query(each.expression), place).format(PromQueryFormat.TABLE)
+        for place, each in enumerate(columns)
+    ]
     panel = (
-        table.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets(
-            [
-                _now(Query(each.expression), place).format(PromQueryFormat.TABLE)
-                for place, each in enumerate(columns)
-            ]
-        )
-        .unit(COUNT)
+        _begin(table.Panel(), title, about, targets, span=24, height=10)
         .with_transformation(model.DataTransformerConfig("merge", options={}))
         .with_transformation(
             model.DataTransformerConfig(
@@ -246,8 +217,6 @@ def overview(
                 },
             )
         )
-        .span(24)
-        .height(10)
     )
     for each in columns:
         properties = [model.DynamicConfigValue("unit", each.unit)]
@@ -272,6 +241,21 @@ def note(title: str, markdown: str, *, height: int = 4) -> words.Panel:
         .span(24)
         .height(height)
     )
+
+
+def _begin(
+    panel: _Asking,
+    title: str,
+    about: str,
+    targets: Sequence[prometheus.Dataquery],
+    *,
+    unit: str = COUNT,
+    span: int,
+    height: int,
+) -> _Asking:
+    panel.title(title).description(about).datasource(SOURCE).targets([*targets])
+    panel.unit(unit).span(span).height(height)
+    return panel
 
 
 def _over_time(query: Query, place: int) -> prometheus.Dataquery:
