@@ -127,16 +127,12 @@ def note_change(facts: Facts, change: RescaleJournal) -> Facts:
 
 
 def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
-    """Store what was decided."""
-    return replace(
-        facts,
-        decisions={**facts.decisions, **{each.operator: _shown(each) for each in decisions}},
-    )
-
-
-def _shown(record: DecisionRecord) -> DecisionRecord:
-    """Return the record without its candidates: no status shows them, and the records keep them."""
-    return replace(record, decision=replace(record.decision, candidates=()))
+    """Store what was decided, without candidates: no status shows them, and the records do."""
+    shown = {
+        each.operator: replace(each, decision=replace(each.decision, candidates=()))
+        for each in decisions
+    }
+    return replace(facts, decisions={**facts.decisions, **shown})
 
 
 def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAppStatus:
