@@ -19,10 +19,11 @@ from weir_policies.errors import WeirPolicyError
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.fitting.estimate import student_quantile
 from weir_simulator.processes import run_in_processes
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,5 +231,8 @@ def estimate(values: Sequence[float]) -> Interval:
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, None)
-    quantile = student_quantile(count - 1)
+    # Imported here, and not scipy.stats, which takes 50 MiB.
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
     return Interval(mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(count))

@@ -233,8 +233,8 @@ def resembles(one: Tuning, other: Tuning) -> bool:
 
 def _shift(budgets: Mapping[str, float], fit: Fit, *, sign: int) -> dict[str, float]:
     calibration = fit.calibration
-    first = contract(calibration.structure).sources
-    unmodelled_latency = sign * calibration.unmodelled_latency.value
+    first = contract(calibration.dataflow, calibration.structure.fixed).sources
+    unmodelled_latency = sign * calibration.unmodelled_latency
     # What is left of a budget below zero fits nothing, and is then not made use of.
     return {
         name: budget + (unmodelled_latency if name in first else 0.0)

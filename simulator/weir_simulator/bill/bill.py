@@ -466,7 +466,7 @@ def model_responses(measured: Measured, job: FittedJob) -> Floats:
         taken[name][places] = predict_means(model, deployments, capped)[0]
     flow = calibration.dataflow
     steady = flow.response_times({name: taken.get(name, np.zeros(1)) for name in flow.operators})
-    steady = steady + calibration.unmodelled_latency.value
+    steady = steady + calibration.unmodelled_latency
     modelled = steady + np.nan_to_num(measured.waiting, nan=0.0)
     return np.where(np.isfinite(measured.response), measured.response, modelled)
 

@@ -129,7 +129,7 @@ def fit_job(
 
 def _find_sources(structure: Structure) -> tuple[str, ...]:
     try:
-        return contract(structure).sources
+        return contract(structure.dataflow, structure.fixed).sources
     except FitError as error:
         if not structure.fixed:
             raise
@@ -148,7 +148,7 @@ def predict_work(
     Intervals count in which every scaled operator's service time was measured.
     """
     means = {name: each.service_mean for name, each in calibration.models.items()}
-    speeds = {name: each.value for name, each in calibration.speedups.items()}
+    speeds = calibration.speedups
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for interval in intervals:
         found = {name: interval.operators.get(name) for name in means}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from weir_policies.model.dataflow import Dataflow, Edge
@@ -21,7 +21,6 @@ from weir_simulator import experiment
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, Objective, PathBound, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration
-from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.structure import Structure
 from weir_simulator.traces import Trace
 
@@ -55,7 +54,7 @@ def describe_experiment(
             directly from a source.
     """
     structure = calibration.structure
-    graph = contract(structure, calibration.selectivities)
+    graph = contract(calibration.dataflow, structure.fixed)
     types = _join_types([structure.models[name] for name in graph.operators])
     models = calibration.models
     operators = tuple(
@@ -71,7 +70,7 @@ def describe_experiment(
             keys=_describe_keys(models[name]),
             arrival_scv=models[name].arrival_scv,
             network_time=models[name].network_time
-            + (calibration.unmodelled_latency.value if name in graph.sources else 0.0),
+            + (calibration.unmodelled_latency if name in graph.sources else 0.0),
             pools=_limit_pools(models[name], types),
         )
         for name in graph.operators
@@ -88,7 +87,7 @@ def describe_experiment(
         node_types=tuple(
             experiment.NodeType(
                 name=each.name,
-                speedup=calibration.speedups[each.name].value,
+                speedup=calibration.speedups[each.name],
                 price=each.price,
                 pool=each.pool,
                 pool_limit=each.pool_limit,
@@ -104,8 +103,8 @@ def describe_experiment(
         slot=slot,
         world=experiment.World(
             resizes=len(set(pools)) < len(pools),
-            provisioning_delay=calibration.provisioning.value,
-            downtime=calibration.downtime.value,
+            provisioning_delay=calibration.provisioning,
+            downtime=calibration.downtime,
             queues=True,
             noise=_counting_noise(rates, slot),
         ),
@@ -137,17 +136,14 @@ def _end_at_scaled(
     )
 
 
-def contract(
-    structure: Structure, selectivities: Mapping[tuple[str, str], Estimate] | None = None
-) -> Dataflow:
-    """Return the graph of the scaled operators, edges through the others joined.
+def contract(dataflow: Dataflow, fixed: Collection[str]) -> Dataflow:
+    """Return the graph of the operators that are not fixed, edges through the others joined.
 
     Raises:
         FitError: No operator is scaled, or one gets records both from a scaled operator and
             directly from a source.
     """
-    dataflow = structure.dataflow
-    scaled = tuple(name for name in dataflow.operators if name not in structure.fixed)
+    scaled = tuple(name for name in dataflow.operators if name not in fixed)
     if not scaled:
         raise FitError("Expected an operator that Weir scales, got only fixed ones; scale one")
     # How many records reach an operator per record of a scaled one: through fixed ones only.
@@ -159,9 +155,7 @@ def contract(
         if not feeding:
             direct.add(name)
         for edge in feeding:
-            passed = 1.0
-            if selectivities is not None:
-                passed = selectivities[edge.source, edge.target].value
+            passed = edge.selectivity
             if edge.source in scaled:
                 reaching[name][edge.source] = reaching[name].get(edge.source, 0.0) + passed
                 continue

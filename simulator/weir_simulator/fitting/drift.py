@@ -134,6 +134,9 @@ class DriftDetector:
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._dataflow = calibration.dataflow
+        self._selectivities = {
+            (each.source, each.target): each.selectivity for each in calibration.dataflow.edges
+        }
         self._services: _Sums = {}
         """By operator and node type."""
         self._edges: _Sums = {}
@@ -168,7 +171,7 @@ class DriftDetector:
                 source=source,
                 target=target,
                 selectivity=each.total / each.base,
-                fitted=self._calibration.selectivities[source, target].value,
+                fitted=self._selectivities[source, target],
                 since=each.since,
                 intervals=each.intervals,
             )

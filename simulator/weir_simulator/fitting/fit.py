@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weir_policies.policy import ChangeKind, CostWeights, OperatorModel
+import numpy as np
+
+from weir_policies.policy import Aggregation, ChangeKind, CostWeights, OperatorModel
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, Objective, PolicyChoice
-from weir_simulator.fitting.calibrated import Calibration, OperatorFit
+from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
-from weir_simulator.fitting.estimate import Estimate, estimate_mean
 from weir_simulator.fitting.flow import ArrivalTrace, fit_flow, trace_arrivals
 from weir_simulator.fitting.quality import Quality, judge_fit, split_blocks
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
@@ -141,8 +142,8 @@ def fit(
     fitted, held_out, block = split_blocks(intervals)
     judged = calibrate(fitted, (), structure)
     quality = judge_fit(judged, held_out, block=block)
-    graph = contract(structure)
-    arrivals = {name: trace_arrivals(intervals, name, slot=slot) for name in graph.sources}
+    sources = contract(structure.dataflow, structure.fixed).sources
+    arrivals = {name: trace_arrivals(intervals, name, slot=slot) for name in sources}
     if unknown := sorted(name for name, trace in arrivals.items() if trace is None):
         raise TooFewSamplesError(
             f"Expected a rate of arrivals at {unknown}, got none; wait for one"
@@ -166,61 +167,45 @@ def calibrate(
     """
     calm = [interval for interval in intervals if not interval.disturbed]
     services = fit_services(calm, structure)
-    operators: dict[str, OperatorFit] = {}
+    models: dict[str, OperatorModel] = {}
     for specified in structure.operators:
         name = specified.name
         if name in structure.fixed:
             continue
-        mean = services.means.get(name, Estimate(value=specified.service_mean))
-        scv = services.scvs.get(name, _assume_scv(specified))
-        if not mean.value > 0:
+        mean = services.means.get(name, specified.service_mean)
+        if not mean > 0:
             raise TooFewSamplesError(
                 f"Expected the service time of {name!r} from at least 100 records on a node type, "
                 "got fewer; wait for more, or add the helper to the job"
             )
+        # Without any, that of an exponential law.
+        assumed_scv = 1.0 if math.isnan(specified.service_scv) else specified.service_scv
         model = replace(
             specified,
-            service_mean=mean.value,
-            service_scv=scv.value,
-            node_types=tuple(
-                replace(each, speedup=services.speedups[each.name].value)
-                for each in specified.node_types
-            ),
-        )
-        sharing = fit_sharing(calm, model)
-        waiting = fit_waiting(calm, replace(model, sharing=sharing))
-        operators[name] = OperatorFit(
             service_mean=mean,
-            service_scv=scv,
-            arrival_scv=waiting.arrival_scv,
-            network_time=waiting.network_time,
-            sharing=sharing,
+            service_scv=services.scvs.get(name, assumed_scv),
+            node_types=tuple(
+                replace(each, speedup=services.speedups[each.name]) for each in specified.node_types
+            ),
+            aggregation=Aggregation.AVERAGE,
         )
+        models[name] = fit_waiting(calm, replace(model, sharing=fit_sharing(calm, model)))
     restarts = [change for change in changes if change.kind is ChangeKind.RESCALE]
-    flow = fit_flow(calm, structure.dataflow)
-    calibration = Calibration(
+    dataflow, noises = fit_flow(calm, structure.dataflow)
+    return Calibration(
         structure=structure,
-        operators=operators,
-        selectivities=flow.selectivities,
+        models=models,
+        dataflow=dataflow,
         speedups=services.speedups,
-        unmodelled_latency=Estimate(value=0.0),
+        unmodelled_latency=fit_unmodelled_latency(calm, structure.dataflow, models),
         downtime=_mean_of([change.downtime for change in restarts], UNMEASURED_DOWNTIME),
         provisioning=_mean_of([change.provisioning for change in changes], UNMEASURED_PROVISIONING),
         services=services.measured,
         noise=services.noise,
-        passage_noises=flow.noises,
-    )
-    return replace(
-        calibration,
-        unmodelled_latency=fit_unmodelled_latency(calm, structure.dataflow, calibration.models),
+        passage_noises=noises,
     )
 
 
-def _assume_scv(specified: OperatorModel) -> Estimate:
-    """Return the specified SCV; that of an exponential law where none is."""
-    return Estimate(value=1.0 if math.isnan(specified.service_scv) else specified.service_scv)
-
-
-def _mean_of(seconds: Sequence[float], unmeasured: float) -> Estimate:
+def _mean_of(seconds: Sequence[float], unmeasured: float) -> float:
     known = [each for each in seconds if not math.isnan(each)]
-    return estimate_mean(known) if known else Estimate(value=unmeasured)
+    return float(np.mean(known)) if known else unmeasured

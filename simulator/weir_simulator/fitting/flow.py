@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from weir_policies.model.arrays import Floats
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_simulator.fitting.estimate import Estimate, estimate_ratio
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.traces import Trace
 
@@ -198,48 +197,26 @@ def _choose_part(stretches: Floats) -> Floats:
     return (lasting or parts)[-1]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowFit:
-    """How records pass the edges, each named by its two operators."""
+def fit_flow(
+    intervals: Sequence[IntervalSample], dataflow: Dataflow
+) -> tuple[Dataflow, Mapping[tuple[str, str], PassageNoise]]:
+    """Return the graph with the selectivities that intervals in order of time show, and noises.
 
-    selectivities: Mapping[tuple[str, str], Estimate]
-    """Records on each edge per record that its first operator took in. An edge on which nothing
-    was seen keeps its selectivity, as assumed."""
-    noises: Mapping[tuple[str, str], PassageNoise]
-    """Of edges that were measured for long enough to know."""
-
-
-def fit_flow(intervals: Sequence[IntervalSample], dataflow: Dataflow) -> FlowFit:
-    """Return what intervals in order of time say of every edge."""
-    selectivities: dict[tuple[str, str], Estimate] = {}
+    An edge on which nothing was seen keeps its selectivity, as assumed. A noise is known of edges
+    that were measured for long enough, each named by its two operators.
+    """
+    edges: list[Edge] = []
     noises: dict[tuple[str, str], PassageNoise] = {}
     for edge in dataflow.edges:
-        place = edge.source, edge.target
         found = (find_passage(interval, edge, dataflow) for interval in intervals)
         passages = [each for each in found if each is not None]
-        selectivities[place] = (
-            estimate_ratio([each.passed for each in passages], [each.taken for each in passages])
-            if passages
-            else Estimate(value=edge.selectivity)
-        )
-        noise = find_passage_noise(passages, selectivities[place].value)
+        if passages:
+            # Summed by NumPy, whose sums of many numbers are more exact.
+            passed = np.array([each.passed for each in passages]).sum()
+            taken = np.array([each.taken for each in passages]).sum()
+            edge = replace(edge, selectivity=float(passed / taken))
+        edges.append(edge)
+        noise = find_passage_noise(passages, edge.selectivity)
         if noise is not None:
-            noises[place] = noise
-    return FlowFit(selectivities=selectivities, noises=noises)
-
-
-def with_selectivities(
-    dataflow: Dataflow, selectivities: Mapping[tuple[str, str], Estimate]
-) -> Dataflow:
-    """Return the graph with what was fitted."""
-    return Dataflow(
-        operators=dataflow.operators,
-        edges=tuple(
-            Edge(
-                source=edge.source,
-                target=edge.target,
-                selectivity=selectivities[edge.source, edge.target].value,
-            )
-            for edge in dataflow.edges
-        ),
-    )
+            noises[edge.source, edge.target] = noise
+    return Dataflow(operators=dataflow.operators, edges=tuple(edges)), noises

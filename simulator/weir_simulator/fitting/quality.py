@@ -111,12 +111,12 @@ def judge_fit(
     compared = [
         Compared(_block(interval, held_out[0], block), *times)
         for interval in held_out
-        if (times := _compare(dataflow, models, interval, calibration.unmodelled_latency.value))
+        if (times := _compare(dataflow, models, interval, calibration.unmodelled_latency))
     ]
     finite = [each for each in compared if math.isfinite(each.whole[0])]
     errors = {
         name: _median_error([(e.block, e.operators[name]) for e in finite if name in e.operators])
-        for name in calibration.operators
+        for name in models
     }
     stretches = len({each.block for each in finite})
     groups = _join_blocks([(each.block, each.whole) for each in finite])

@@ -4,8 +4,7 @@
 
 assumes that a node type is faster by the same factor for all operators. Weighted least squares on
 the logarithms uses every operator that ran on two types; the weights are the precisions of the
-means m(u, t). If these fit worse than their scatter allows, because the assumption is only roughly
-true, all errors are widened by that much (Birge's ratio).
+means m(u, t).
 
 A given speedup is not fitted. Among operators and node types that were measured together and none
 of which is given, the type that served most records is the reference, with its assumed speedup. A
@@ -13,8 +12,6 @@ type that never ran follows its pool, as in `model.estimation`.
 
 The variability is that within the median interval: a mean that drifts is no variability, and a
 pause now and then is none of the work's.
-
-Source: Birge, "The Calculation of Errors by the Method of Least Squares", Phys. Rev. 40 (1932).
 
 The sharing rule of an operator's replicas follows from how many records each served, in intervals
 with replicas of different speeds. Each rule predicts the part of the records for every node type.
@@ -36,7 +33,6 @@ from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import Aggregation, OperatorModel, Sharing
-from weir_simulator.fitting.estimate import Estimate, estimate_median, student_quantile
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
 
@@ -99,11 +95,11 @@ class Noise:
 class ServiceFit:
     """Service times of all operators, and the speed of the node types."""
 
-    means: Mapping[str, Estimate]
+    means: Mapping[str, float]
     """Seconds per record at speedup 1, by operator; only those that were measured."""
-    scvs: Mapping[str, Estimate]
+    scvs: Mapping[str, float]
     """Squared coefficient of variation; only where a variance was measured."""
-    speedups: Mapping[str, Estimate]
+    speedups: Mapping[str, float]
     """By node type, every one of them."""
     measured: Mapping[tuple[str, str], float]
     """Seconds per record, by operator and node type, where these were seen together."""
@@ -195,13 +191,11 @@ def find_noise(cells: Sequence[Cell]) -> Noise:
 
 def _solve(
     cells: Sequence[Cell], scatter: float, structure: Structure
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return mean service times, and the speedups that are given, measured or a reference."""
     assumed = {each.name: each.speedup for each in structure.node_types}
-    anchors = {
-        name: Estimate(value=assumed[name], low=assumed[name], high=assumed[name])
-        for name in structure.given | _find_references(cells, structure.given)
-    }
+    references = structure.given | _find_references(cells, structure.given)
+    anchors = {name: assumed[name] for name in references}
     if not cells:
         return {}, anchors
     operators = list(dict.fromkeys(cell.operator for cell in cells))
@@ -211,32 +205,16 @@ def _solve(
     for row, cell in enumerate(cells):
         design[row, operators.index(cell.operator)] = 1.0
         if cell.node_type in anchors:
-            target[row] += math.log(anchors[cell.node_type].value)
+            target[row] += math.log(anchors[cell.node_type])
         else:
             design[row, len(operators) + types.index(cell.node_type)] = -1.0
     weighted = design / np.array([[cell.error(scatter)] for cell in cells])
     aim = target / np.array([cell.error(scatter) for cell in cells])
     covariance = np.linalg.inv(weighted.T @ weighted)
     solved = covariance @ weighted.T @ aim
-    spare = len(cells) - solved.size
-    misfit = float(((aim - weighted @ solved) ** 2).sum())
-    deviations = np.sqrt(np.diag(covariance) * max(1.0, misfit / spare if spare else 1.0))
-    freedom = max(sum(len(cell.intervals) - 1 for cell in cells), 1)
-    half = deviations * student_quantile(freedom)
-
-    def estimate(column: int, samples: int) -> Estimate:
-        value, low, high = np.exp(solved[column] + np.array([0.0, -half[column], half[column]]))
-        return Estimate(value=float(value), low=float(low), high=float(high), samples=samples)
-
-    means = {
-        name: estimate(column, sum(len(c.intervals) for c in cells if c.operator == name))
-        for column, name in enumerate(operators)
-    }
-    speedups = {
-        name: estimate(column, sum(len(c.intervals) for c in cells if c.node_type == name))
-        for column, name in enumerate(types, start=len(operators))
-    }
-    return means, anchors | speedups
+    values = np.exp(solved).tolist()
+    means = dict(zip(operators, values[: len(operators)], strict=True))
+    return means, anchors | dict(zip(types, values[len(operators) :], strict=True))
 
 
 def _find_references(cells: Sequence[Cell], given: frozenset[str]) -> frozenset[str]:
@@ -263,20 +241,18 @@ def _share(one: Cell, other: Cell) -> bool:
     return one.operator == other.operator or one.node_type == other.node_type
 
 
-def _follow_pool(
-    node_type: NodeType, speedups: Mapping[str, Estimate], structure: Structure
-) -> Estimate:
+def _follow_pool(node_type: NodeType, speedups: Mapping[str, float], structure: Structure) -> float:
     """Return the assumed speedup times what the pool's other sizes turned out to be of theirs."""
     factors = [
-        speedups[other.name].value / other.speedup
+        speedups[other.name] / other.speedup
         for other in structure.node_types
         if other.pool == node_type.pool and other.name in speedups
     ]
     factor = sum(factors) / len(factors) if factors else 1.0
-    return Estimate(value=node_type.speedup * factor)
+    return node_type.speedup * factor
 
 
-def _pool_scvs(cells: Sequence[Cell]) -> dict[str, Estimate]:
+def _pool_scvs(cells: Sequence[Cell]) -> dict[str, float]:
     """Return the SCV by operator, over all node types: dividing the work changes no SCV.
 
     It is the median interval's: one pause of a second among thousands of records of 20 ms doubles
@@ -289,7 +265,7 @@ def _pool_scvs(cells: Sequence[Cell]) -> dict[str, Estimate]:
             for each in cell.intervals
             if not math.isnan(each.variance) and each.records >= ENOUGH_RECORDS
         ]
-    return {name: estimate_median(listed) for name, listed in varied.items() if listed}
+    return {name: float(np.median(listed)) for name, listed in varied.items() if listed}
 
 
 MIN_MIXED = 3

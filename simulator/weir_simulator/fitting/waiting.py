@@ -34,7 +34,6 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation, OperatorModel
-from weir_simulator.fitting.estimate import Estimate, around, estimate_mean
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 PRIOR = 0.5
@@ -55,16 +54,6 @@ FULL = 0.95
 DRAINING = 1.03
 """Records taken in per record that arrived, from which a backlog is being worked off."""
 MAX_SCV = 10.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WaitingFit:
-    """What delays records at one operator in addition to its service time."""
-
-    arrival_scv: Estimate
-    """SCV of the times between arrivals at the operator as a whole."""
-    network_time: Estimate
-    """Seconds per record in buffers and on the wire."""
 
 
 def is_steady(sample: OperatorSample) -> bool:
@@ -89,18 +78,14 @@ def steady_samples(intervals: Sequence[IntervalSample], operator: str) -> Iterat
             yield sample
 
 
-def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> WaitingFit:
-    """Return what the response times of an operator say.
+def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> OperatorModel:
+    """Return an operator with the arrival SCV and network time that its response times show.
 
     Args:
         intervals: Any; those that are not steady are passed over.
         model: The operator with its fitted service time; its arrival SCV and network time are what
             is assumed.
     """
-    assumed = WaitingFit(
-        arrival_scv=Estimate(value=model.arrival_scv),
-        network_time=Estimate(value=model.network_time),
-    )
     samples = list(steady_samples(intervals, model.name))
     bare = replace(model, network_time=0.0, aggregation=Aggregation.AVERAGE)
     # What the model says cannot be, no wait or wire explains: the judgement will tell.
@@ -109,7 +94,7 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
     measured = np.array([sample.response_time for sample in samples])
     groups = group_samples(bare, samples)
     if len(samples) < LEAST_INTERVALS:
-        return assumed
+        return model
 
     def predict(guess: Floats) -> Floats:
         return predict_groups(replace(bare, arrival_scv=float(guess[0])), groups) + guess[1]
@@ -137,21 +122,8 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
     for _ in range(PASSES - 1):
         off = float(np.median(np.abs(measured / predict(found.x) - 1)))
         found = solve(found.x, max(NOISE, OUTLYING * off))
-    misses = np.asarray(found.fun)[:-1]
-    # The scatter that was found scales what the intervals say, not what is assumed beforehand.
-    spread = float((misses**2).sum()) / max(len(samples) - 2, 1) * _inflation(misses)
-    said = np.asarray(found.jac)[:-1]
-    information = said.T @ said / max(spread, 1e-6) + np.diag([PRIOR**-2, 0.0])
-    covariance = np.linalg.pinv(information)
-    errors = np.sqrt(np.diag(covariance))
-    scv, network = (
-        around(float(value), float(error), samples=len(samples), freedom=len(samples) - 2)
-        for value, error in zip(found.x, errors, strict=True)
-    )
-    # An interval as wide as the prior is the prior: the waits had nothing to say.
-    if errors[0] > PRIOR / 2:
-        scv = replace(scv, low=0.0, high=math.inf)
-    return WaitingFit(arrival_scv=scv, network_time=network)
+    scv, network_time = found.x.tolist()
+    return replace(model, arrival_scv=scv, network_time=network_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,22 +164,10 @@ def predict_groups(model: OperatorModel, groups: Sequence[Alike]) -> Floats:
     return predicted
 
 
-def _inflation(misses: Floats) -> float:
-    """Return by how much neighbours that resemble each other widen the variance of a mean.
-
-    For a first-order autoregression with correlation r it is (1 + r) / (1 - r).
-    """
-    variance = float((misses**2).sum())
-    if misses.size < 3 or variance == 0:
-        return 1.0
-    correlation = float((misses[1:] * misses[:-1]).sum()) / variance
-    return (1 + min(max(correlation, 0.0), 0.95)) / (1 - min(max(correlation, 0.0), 0.95))
-
-
 def fit_unmodelled_latency(
     intervals: Sequence[IntervalSample], dataflow: Dataflow, models: Mapping[str, OperatorModel]
-) -> Estimate:
-    """Return what the time from source to sink has more than the slowest path of the operators.
+) -> float:
+    """Return by how much the time from source to sink exceeds the operators' slowest path, s.
 
     Args:
         intervals: Undisturbed ones.
@@ -222,10 +182,9 @@ def fit_unmodelled_latency(
     ]
     rest = rest or _beyond_predicted(timed, dataflow, models)
     if not rest:
-        return Estimate(value=0.0)
-    mean = estimate_mean(rest)
+        return 0.0
     # Several paths: the mean over records may well be below the slowest path.
-    return replace(mean, value=max(mean.value, 0.0), high=max(mean.high, 0.0))
+    return max(float(np.mean(rest)), 0.0)
 
 
 def _beyond_predicted(

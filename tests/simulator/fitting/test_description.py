@@ -12,9 +12,8 @@ from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Objective, PathBound, PolicyChoice
-from weir_simulator.fitting.calibrated import Calibration, OperatorFit
+from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
-from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.service import Noise
 
 
@@ -22,22 +21,21 @@ def a_calibration(structure, **fields):
     """Return what a fit might say of a structure whose edges carry two records per record."""
     calibration = Calibration(
         structure=structure,
-        operators={
-            name: OperatorFit(
-                service_mean=Estimate(value=0.02),
-                service_scv=Estimate(value=0.5),
-                arrival_scv=Estimate(value=1.2),
-                network_time=Estimate(value=0.001),
-                sharing=model.sharing,
+        models={
+            name: replace(
+                model, service_mean=0.02, service_scv=0.5, arrival_scv=1.2, network_time=0.001
             )
             for name, model in structure.models.items()
             if name not in structure.fixed
         },
-        selectivities=dict.fromkeys(structure.edges, Estimate(value=2.0)),
-        speedups={"small/1": Estimate(value=1.0), "large/1": Estimate(value=1.6)},
-        unmodelled_latency=Estimate(value=0.01),
-        downtime=Estimate(value=0.9),
-        provisioning=Estimate(value=30.0),
+        dataflow=replace(
+            structure.dataflow,
+            edges=tuple(replace(each, selectivity=2.0) for each in structure.dataflow.edges),
+        ),
+        speedups={"small/1": 1.0, "large/1": 1.6},
+        unmodelled_latency=0.01,
+        downtime=0.9,
+        provisioning=30.0,
         services={},
         noise=Noise(scatter=0.02, correlation=0.0),
         passage_noises={},
@@ -121,7 +119,7 @@ def test_what_was_fitted_is_in_the_experiment():
 def test_sizes_of_one_pool_can_be_resized_and_single_ones_cannot():
     sizes = (TYPES[0], replace(TYPES[0], name="small/2"))
     several = a_structure(a_model(node_types=sizes))
-    speedups = {"small/1": Estimate(value=1.0), "small/2": Estimate(value=2.0)}
+    speedups = {"small/1": 1.0, "small/2": 2.0}
 
     assert describe(a_calibration(several, speedups=speedups)).world.resizes
     assert not describe(a_calibration(a_structure(a_model()))).world.resizes
@@ -134,7 +132,7 @@ def test_a_diamond_keeps_its_two_paths():
         fixed=frozenset("bc"),
     )
 
-    [edge] = contract(structure, a_calibration(structure).selectivities).edges
+    [edge] = contract(a_calibration(structure).dataflow, structure.fixed).edges
 
     assert (edge.source, edge.target, edge.selectivity) == ("a", "d", 8.0)
 
@@ -147,7 +145,7 @@ def test_records_from_a_source_beside_those_of_a_scaled_operator_are_refused():
     with pytest.raises(
         FitError, match="Expected 'c' to get records either from scaled operators or"
     ):
-        contract(structure)
+        contract(structure.dataflow, structure.fixed)
 
 
 def test_different_rates_at_the_first_operators_are_refused():
@@ -157,7 +155,7 @@ def test_different_rates_at_the_first_operators_are_refused():
 
 def test_a_job_of_fixed_operators_has_nothing_to_tune():
     with pytest.raises(FitError, match="scale one"):
-        contract(a_structure(a_model(), fixed=frozenset({"op"})))
+        contract(a_structure(a_model()).dataflow, {"op"})
 
 
 def test_an_operator_stays_in_its_pools_where_others_have_more():

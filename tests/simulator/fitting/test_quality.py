@@ -85,12 +85,9 @@ def test_disturbed_intervals_are_not_judged(job):
 
 def test_intervals_that_were_steady_and_are_predicted_not_to_be_make_a_bad_fit(job):
     calibration, later = job
-    slow = {
-        name: replace(each, service_mean=replace(each.service_mean, value=0.1))
-        for name, each in calibration.operators.items()
-    }
+    slow = {name: replace(each, service_mean=0.1) for name, each in calibration.models.items()}
 
-    quality = judge_fit(replace(calibration, operators=slow), later, block=180.0)
+    quality = judge_fit(replace(calibration, models=slow), later, block=180.0)
 
     assert not quality.good
     assert "got none in 100% of them" in quality.sentence

@@ -64,9 +64,8 @@ def test_speeds_are_pooled_over_operators_that_share_no_pair_of_types():
 
     found = fit_services(intervals, a_structure("a", "b"))
 
-    assert found.speedups["large/2"].holds(3.0)
-    assert found.speedups["large/2"].value == pytest.approx(3.0, rel=0.05)
-    assert found.means["b"].holds(0.01)
+    assert found.speedups["large/2"] == pytest.approx(3.0, rel=0.05)
+    assert found.means["b"] == pytest.approx(0.01, rel=0.03)
 
 
 def test_a_size_that_never_ran_follows_its_pool():
@@ -76,9 +75,8 @@ def test_a_size_that_never_ran_follows_its_pool():
 
     found = fit_services(intervals, a_structure("a"))
 
-    assert found.speedups["large/2"].value == pytest.approx(3.2, rel=0.05)
-    assert found.speedups["large/2"].samples == 0
-    assert found.speedups["small/2"].value == 2.0
+    assert found.speedups["large/2"] == pytest.approx(3.2, rel=0.05)
+    assert found.speedups["small/2"] == 2.0
 
 
 def test_without_a_given_speed_all_are_relative_to_the_type_that_served_most():
@@ -90,38 +88,8 @@ def test_without_a_given_speed_all_are_relative_to_the_type_that_served_most():
     found = fit_services(intervals, a_structure("a", given=()))
 
     speeds = found.speedups
-    assert speeds["large/1"].value / speeds["small/1"].value == pytest.approx(1.6, rel=0.03)
-    assert 1.0 in (speeds["large/1"].value, speeds["small/1"].value)
-
-
-def test_operators_that_disagree_on_a_speed_widen_its_interval():
-    rng = np.random.default_rng(1)
-    both = {"a": ["small/1", "large/1"], "b": ["small/1", "large/1"]}
-    agreeing = draw({"a": 0.02, "b": 0.01}, {"small/1": 1.0, "large/1": 1.6}, both, rng=rng)
-    faster = draw({"b": 0.01}, {"small/1": 1.0, "large/1": 2.2}, {"b": both["b"]}, rng=rng)
-    disagreeing = [
-        IntervalSample(
-            time=each.time, seconds=60.0, operators={**each.operators, **other.operators}
-        )
-        for each, other in zip(agreeing, faster, strict=True)
-    ]
-
-    narrow = fit_services(agreeing, a_structure("a", "b")).speedups["large/1"]
-    wide = fit_services(disagreeing, a_structure("a", "b")).speedups["large/1"]
-
-    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
-
-
-def test_intervals_hold_the_truth_in_nineteen_of_twenty():
-    rng = np.random.default_rng(2)
-    ran = {"a": ["small/1", "large/1"]}
-    held = 0
-    for _ in range(200):
-        intervals = draw({"a": 0.02}, {"small/1": 1.0, "large/1": 1.6}, ran, rng=rng)
-        found = fit_services(intervals, a_structure("a"))
-        held += found.speedups["large/1"].holds(1.6)
-
-    assert 180 <= held <= 199
+    assert speeds["large/1"] / speeds["small/1"] == pytest.approx(1.6, rel=0.03)
+    assert 1.0 in (speeds["large/1"], speeds["small/1"])
 
 
 def test_the_noise_between_intervals_is_told_from_that_of_counting():
@@ -145,8 +113,7 @@ def test_a_pause_in_one_interval_is_no_variability_of_the_work():
 
     found = fit_services(intervals, a_structure("a")).scvs["a"]
 
-    assert found.value == pytest.approx(0.5, rel=0.1)
-    assert found.low <= 0.5 <= found.high
+    assert found == pytest.approx(0.5, rel=0.1)
 
 
 def test_replicas_of_one_type_are_pooled_by_records():
