@@ -28,7 +28,7 @@ from weir_simulator.experiment_files import write_experiment
 from weir_simulator.fitting.drift import Drift, DriftDetector
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError
 from weir_simulator.fitting.history import History
-from weir_simulator.fitting.samples import IntervalSample, Samples
+from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.fitting.structure import Structure
 from weir_simulator.traces import as_trace, write_trace
 from weir_simulator.tuning.order import TuningRequest, apply_tuning
@@ -169,10 +169,6 @@ class Fitter:
     ) -> tuple[PastFit, int]:
         own = read_samples(self._records, since=since)
         found = fit_with_past(own, structure, history, slot=self._slot)
-        if not isinstance(found.fit, FitError):
-            # A fit is held for as long as its tuning takes; what it was made of is most of it.
-            emptied = replace(found.fit.cleaned, samples=Samples(intervals=(), changes=()))
-            found = replace(found, fit=replace(found.fit, cleaned=emptied))
         return found, most_intervals(own, interval=self._slot)
 
     def _structure(self, flow: Dataflow) -> Structure:

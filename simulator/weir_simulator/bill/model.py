@@ -80,7 +80,7 @@ def fit_job(
         TooFewSamplesError: There is too little to fit or to hold out.
         FitError: The simulator cannot have such a job.
     """
-    intervals = clean(samples, structure).samples.intervals
+    intervals = clean(samples, structure).intervals
     calm = sum(not each.disturbed for each in intervals)
     if calm < LEAST_INTERVALS:
         raise TooFewSamplesError(

@@ -146,7 +146,7 @@ class DriftDetector:
 
         What has drifted stays so until a new fit, unless it comes back.
         """
-        cleaned = clean(Samples(intervals=(interval,)), self._calibration.structure).samples
+        cleaned = clean(Samples(intervals=(interval,)), self._calibration.structure)
         for each in cleaned.intervals:
             if not each.disturbed:
                 self._take_services(each)

@@ -21,7 +21,7 @@ from weir_policies.policy import Aggregation, ChangeKind, CostWeights, OperatorM
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, Objective, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration
-from weir_simulator.fitting.cleaning import Cleaned, clean
+from weir_simulator.fitting.cleaning import clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.flow import ArrivalTrace, fit_flow, trace_arrivals
 from weir_simulator.fitting.quality import Quality, judge_fit, split_blocks
@@ -59,8 +59,6 @@ class Fit:
     """At the operators that records reach first, by name."""
     slot: float
     """Seconds of one slot of the arrivals."""
-    cleaned: Cleaned
-    """What the fit was made of, and what was dropped."""
 
     @property
     def models(self) -> Mapping[str, OperatorModel]:
@@ -132,7 +130,7 @@ def fit(
         FitError: The simulator cannot have such a job.
     """
     cleaned = clean(samples, structure)
-    intervals = cleaned.samples.intervals
+    intervals = cleaned.intervals
     undisturbed = sum(not interval.disturbed for interval in intervals)
     if undisturbed < LEAST_INTERVALS:
         raise TooFewSamplesError(
@@ -149,11 +147,10 @@ def fit(
             f"Expected a rate of arrivals at {unknown}, got none; wait for one"
         )
     return Fit(
-        calibration=calibrate(intervals, cleaned.samples.changes, structure),
+        calibration=calibrate(intervals, cleaned.changes, structure),
         quality=quality,
         arrivals={name: trace for name, trace in arrivals.items() if trace is not None},
         slot=slot,
-        cleaned=cleaned,
     )
 
 

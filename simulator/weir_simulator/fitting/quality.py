@@ -57,12 +57,6 @@ class Quality:
     chance: float
     """Median standard error of predicted / observed among these: `inf` where one interval is all
     that was judged, NaN where `error` is."""
-    stretches: int
-    """Held-out stretches that could be judged."""
-    intervals: int
-    """Steady intervals in them."""
-    errors: Mapping[str, float]
-    """Median error by operator, to see where it comes from."""
 
 
 Times = tuple[float, float]
@@ -93,11 +87,7 @@ def split_blocks(
 
 
 def judge_fit(
-    calibration: Calibration,
-    held_out: Sequence[IntervalSample],
-    *,
-    block: float,
-    tolerance: float = TOLERANCE,
+    calibration: Calibration, held_out: Sequence[IntervalSample], *, block: float
 ) -> Quality:
     """Return how well a fit predicts intervals that it has not seen.
 
@@ -105,7 +95,6 @@ def judge_fit(
         calibration: Fitted without `held_out`.
         held_out: In order of time.
         block: Seconds that are judged together.
-        tolerance: Median error, and standard error of the judgement, up to which it is good.
     """
     dataflow, models = calibration.dataflow, calibration.models
     compared = [
@@ -125,7 +114,7 @@ def judge_fit(
     chance = statistics.median(map(_standard_error, groups)) if groups else math.nan
     overloaded = 1 - len(finite) / len(compared) if compared else 0.0
     held = f"held-out stretches of {_format_length(block)}"
-    reason = _find_fault(error, chance, overloaded, errors, tolerance, held)
+    reason = _find_fault(error, chance, overloaded, errors, held)
     return Quality(
         good=not reason,
         sentence=reason
@@ -133,19 +122,11 @@ def judge_fit(
         f"({stretches} of them judged)",
         error=error,
         chance=chance,
-        stretches=stretches,
-        intervals=len(finite),
-        errors=errors,
     )
 
 
 def _find_fault(
-    error: float,
-    chance: float,
-    overloaded: float,
-    errors: Mapping[str, float],
-    tolerance: float,
-    held: str,
+    error: float, chance: float, overloaded: float, errors: Mapping[str, float], held: str
 ) -> str:
     """Return why the fit is not good; empty where it is. `held` names what was held out."""
     if overloaded > OVERLOADED:
@@ -158,11 +139,11 @@ def _find_fault(
             f"The model could not be checked: {held} had no steady interval with a measured "
             "response time. Wait for calmer hours, or add the helper to the job"
         )
-    if error > tolerance:
+    if error > TOLERANCE:
         known = {name: each for name, each in errors.items() if not math.isnan(each)}
         worst = max(known, key=known.__getitem__, default="")
         return (
-            f"Expected {held} to be predicted within {tolerance:.0%}, got a median error of "
+            f"Expected {held} to be predicted within {TOLERANCE:.0%}, got a median error of "
             f"{error:.0%}"
             + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
             + (
@@ -174,10 +155,10 @@ def _find_fault(
                 else ": the model does not describe the job, or the job has drifted"
             )
         )
-    if chance > tolerance:
+    if chance > TOLERANCE:
         return (
             f"Expected enough records in {held} to judge the fit within "
-            f"{tolerance:.0%}, got so few that its median error of {error:.0%} may be "
+            f"{TOLERANCE:.0%}, got so few that its median error of {error:.0%} may be "
             "chance: wait for more"
         )
     return ""

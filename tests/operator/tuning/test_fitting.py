@@ -53,14 +53,3 @@ async def test_a_fit_knows_what_the_loop_has_learned_of_keys(tmp_path):
     assert fitted.fit is not None
     assert fitted.fit.models["match"].fullest == belief.fullest
     assert fitted.fit.models["count"].fullest == ()
-
-
-async def test_what_a_fit_was_made_of_is_let_go_with_its_making(tmp_path):
-    setting = Setting(tmp_path)
-    fitter = fitting.Fitter(tmp_path / "records.sqlite", setting.managers, slot=60.0)
-
-    fitted = await fitter.fit(FLOW, since=0.0)
-    setting.records.close()
-
-    assert fitted.fit is not None
-    assert fitted.fit.cleaned.samples.intervals == ()
