@@ -34,8 +34,9 @@ from weir_policies import registry
 if TYPE_CHECKING:
     from weir_operator.metrics.prometheus_server import PrometheusServer
     from weir_policies.model.node_types import NodeType
-    from weir_simulator.bill.bill import Bill, Measured
+    from weir_simulator.bill.bill import Bill
     from weir_simulator.bill.job import JobHistory
+    from weir_simulator.bill.measured import Measured
     from weir_simulator.bill.slots import SlotTable
     from weir_simulator.experiment import Objective
 
@@ -66,16 +67,6 @@ class Asked:
     days: float
     flink: str | None
     state: Path
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prices:
-    """What is paid."""
-
-    task_manager: float | None
-    """Currency per TaskManager and hour; `None` where node types are given."""
-    node_types: tuple[NodeType, ...] = ()
-    """The first is what the job's subtasks run on."""
 
 
 def estimate(
@@ -228,21 +219,24 @@ def _read_objective(text: str) -> Objective:
     return Objective(response_time=seconds, statistic=statistic)
 
 
-def _read_prices(text: str | None) -> Prices:
-    """Return what `--price` says: a number, or the node types in a file."""
+def _read_prices(text: str | None) -> float | tuple[NodeType, ...]:
+    """Return what `--price` says: currency per TaskManager and hour, or the node types in a file.
+
+    The first of these is what the job's subtasks run on.
+    """
     if text is None:
-        return Prices(task_manager=1.0)
+        return 1.0
     try:
         number = float(text)
     except ValueError:
         number = -1.0
         if Path(text).is_file():
-            return Prices(task_manager=None, node_types=_read_node_types(Path(text)))
+            return _read_node_types(Path(text))
     if not 0 < number < float("inf"):
         raise PermanentError(
             f"--price: expected a price above 0 or a file with nodeTypes, got {text!r}; correct it"
         )
-    return Prices(task_manager=number)
+    return number
 
 
 def _read_node_types(path: Path) -> tuple[NodeType, ...]:
@@ -292,7 +286,10 @@ def _is_path(source: str) -> bool:
 
 
 def _read(
-    asked: Asked, prices: Prices, bound: Objective | None, show: Callable[[float], None]
+    asked: Asked,
+    prices: float | tuple[NodeType, ...],
+    bound: Objective | None,
+    show: Callable[[float], None],
 ) -> tuple[Measured, Objective]:
     """Return the job as it ran, and the objective, which a StreamApp has itself."""
     from weir_operator.estimate.prometheus import read_edges
@@ -336,22 +333,19 @@ async def _read_server(
         await server.close()
 
 
-def _measure(history: JobHistory, prices: Prices) -> Measured:
+def _measure(history: JobHistory, prices: float | tuple[NodeType, ...]) -> Measured:
     """Return the job as it ran, at these prices."""
     from weir_policies.model.node_types import NodeType
     from weir_simulator.bill.measured import measure_job
 
-    types = prices.node_types
-    if prices.task_manager is not None:
-        slot_price = prices.task_manager / history.slots_each
-        types = tuple(
-            NodeType(name=f"{TODAY}/{size}", pool=TODAY, speedup=part, price=slot_price * part)
-            for size, part in CORE_PARTS
-        )
-        paid = prices.task_manager
-    else:
-        paid = types[0].price * history.slots_each
-    return measure_job(history, types, task_manager=paid)
+    if isinstance(prices, tuple):
+        return measure_job(history, prices, task_manager=prices[0].price * history.slots_each)
+    slot_price = prices / history.slots_each
+    types = tuple(
+        NodeType(name=f"{TODAY}/{size}", pool=TODAY, speedup=part, price=slot_price * part)
+        for size, part in CORE_PARTS
+    )
+    return measure_job(history, types, task_manager=prices)
 
 
 def _read_file(asked: Asked, show: Callable[[float], None]) -> SlotTable:

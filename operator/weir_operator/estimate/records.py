@@ -9,7 +9,7 @@ import numpy as np
 from weir_operator.errors import PermanentError
 from weir_operator.tuning.samples import read_samples
 from weir_policies.policy import ChangeKind
-from weir_simulator.bill.bill import Measured
+from weir_simulator.bill.measured import Measured
 from weir_simulator.experiment import Experiment
 from weir_simulator.fitting.refit import structure_of
 from weir_simulator.fitting.samples import IntervalSample

@@ -18,17 +18,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir_policies import registry
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.arrays import Floats
 from weir_policies.model.queueing import predict_means
+from weir_simulator.bill.measured import Measured
 from weir_simulator.bill.model import ENTRY, FittedJob, Variation
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.fitting.samples import Samples
-from weir_simulator.fitting.structure import Structure
 from weir_simulator.processes import run_in_processes
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_REPLICAS, AT_TIME, RESTART
@@ -46,36 +44,6 @@ TRIED = 3 * DAY
 """Seconds, the last ones, on which assumptions and other objectives are tried: what they change is
 seen there, and a run of weeks takes long."""
 SEED = 1
-
-Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """A job as it ran; arrays have one entry per slot, and NaN where nothing is known."""
-
-    name: str
-    samples: Samples
-    structure: Structure
-    slot: float
-    times: Floats
-    """Unix seconds at which the slots end."""
-    cost: Floats
-    """Currency per hour."""
-    replicas: Floats
-    """TaskManagers."""
-    response: Floats
-    """Seconds from source to sink as they were measured."""
-    late: Flags
-    """Slots that a restart stopped, or in which records waited uncounted in front of a source."""
-    waiting: Floats
-    """Seconds for which records waited in front of the sources."""
-    restarts: int
-    crowding: float = 0.0
-    """Busy seconds of all tasks per second of a slot; 0 where that is not known."""
-    fixed_cost: float = 0.0
-    """Currency per hour, under any policy, of what cannot be simulated."""
-    notes: tuple[str, ...] = ()
 
 
 class Range(NamedTuple):

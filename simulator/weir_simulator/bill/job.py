@@ -1,6 +1,6 @@
 """The history of a job, slot by slot, out of its metrics: rates, busy time, replicas, restarts.
 
-    series -> the job that is meant -> its vertices -> slots of each -> samples of a fit
+    series -> the job that is meant -> its vertices -> slots of each
 
 Records that reach a vertex are known where nothing blocked the sources; while a source is blocked,
 they are what it took in and what its backlog grew by, or unknown.
@@ -15,17 +15,15 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir_policies.model.arrays import Counts, Floats
-from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_simulator.bill.metrics import GIVEN, SUBSTITUTES, Role
 from weir_simulator.bill.slots import LONGEST_STEP, SlotTable, Track, UnusableMetricsError
 from weir_simulator.bill.topology import Edges, find_edges, is_source
-from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.naming import plain_name
 
 Flags = NDArray[np.bool_]
@@ -496,78 +494,3 @@ def _with_notes(history: JobHistory) -> JobHistory:
             "back-pressure and busy time (metrics.latency.interval: 10 s measures them)"
         )
     return replace(history, notes=tuple(notes))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampled:
-    """A history as a fit takes it."""
-
-    samples: Samples
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    """Vertices that cannot be fitted, with the reason."""
-
-
-def sample_job(history: JobHistory, node_type: str) -> Sampled:
-    """Return the intervals of a history, of which all replicas ran on one node type."""
-    fixed: dict[str, str] = {}
-    for each in history.vertices:
-        records = float(np.nansum(each.taken) * history.slot)
-        if not np.nansum(each.busy) > 0:
-            fixed[each.name] = "reports no busy time"
-        elif records < 2 * ENOUGH_RECORDS:
-            fixed[each.name] = "took in hardly a record"
-    disturbed = ~history.known
-    disturbed[1:] |= history.stopped[:-1]
-    disturbed |= history.stopped
-    held_back = history.held_back
-    sources = {each.name for each in history.sources}
-    intervals = []
-    columns = [
-        (each.name, each, _arrivals(each, held_back, history.slot, is_source=each.name in sources))
-        for each in history.vertices
-    ]
-    deployments: dict[int, Mapping[str, int]] = {}
-    for row, end in enumerate(history.times.tolist()):
-        operators = {}
-        for name, vertex, arrived in columns:
-            replicas = int(vertex.parallelism[row])
-            taken = float(vertex.taken[row])
-            if not vertex.complete[row] or not math.isfinite(taken):
-                continue
-            records, busy = taken * history.slot, float(vertex.busy[row])
-            operators[name] = OperatorSample(
-                deployment=deployments.setdefault(replicas, {node_type: replicas}),
-                arrived=float(arrived[row]),
-                taken=taken,
-                given=float(vertex.given[row]) if taken > 0 else math.nan,
-                services=(
-                    ServiceMeasurement(
-                        node_type=node_type,
-                        records=records,
-                        mean=busy * history.slot / records,
-                        variance=math.nan,
-                    ),
-                )
-                if records > 0 and busy > 0
-                else (),
-                utilisation=(float(vertex.busiest[row]),),
-            )
-        if operators:
-            intervals.append(
-                IntervalSample(
-                    time=end,
-                    seconds=history.slot,
-                    operators=operators,
-                    response_time=float(history.latency[row]) or math.nan,
-                    disturbed=bool(disturbed[row]),
-                )
-            )
-    return Sampled(samples=Samples(intervals=tuple(intervals)), fixed=fixed)
-
-
-def _arrivals(vertex: Vertex, held_back: Flags, slot: float, *, is_source: bool) -> Floats:
-    """Return records/s that reached a vertex, or would have; NaN while that is not known."""
-    grown = np.diff(vertex.pending, prepend=np.nan) / slot
-    if is_source and np.isfinite(vertex.pending).any():
-        return np.where(np.isfinite(grown), np.maximum(vertex.taken + grown, 0.0), vertex.taken)
-    return np.where(held_back, np.nan, vertex.taken)

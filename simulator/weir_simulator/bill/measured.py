@@ -1,21 +1,53 @@
-"""From a job's history in metrics to what a bill is made of."""
+"""From a history in metrics to what a bill is made of: samples of a fit, and what was paid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from weir_policies.model.arrays import Floats
+from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import OperatorModel
-from weir_simulator.bill.bill import Measured
-from weir_simulator.bill.job import JobHistory, sample_job
+from weir_simulator.bill.job import Flags, JobHistory, Vertex
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.fitting.structure import Structure
 
 MAX_REPLICAS = 10
 """Replicas that an operator may have if its vertex never had half as many subtasks."""
 KEY_GROUPS = 128
 """Flink's max parallelism while nobody sets it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """A job as it ran; arrays have one entry per slot, and NaN where nothing is known."""
+
+    name: str
+    samples: Samples
+    structure: Structure
+    slot: float
+    times: Floats
+    """Unix seconds at which the slots end."""
+    cost: Floats
+    """Currency per hour."""
+    replicas: Floats
+    """TaskManagers."""
+    response: Floats
+    """Seconds from source to sink as they were measured."""
+    late: Flags
+    """Slots that a restart stopped, or in which records waited uncounted in front of a source."""
+    waiting: Floats
+    """Seconds for which records waited in front of the sources."""
+    restarts: int
+    crowding: float = 0.0
+    """Busy seconds of all tasks per second of a slot; 0 where that is not known."""
+    fixed_cost: float = 0.0
+    """Currency per hour, under any policy, of what cannot be simulated."""
+    notes: tuple[str, ...] = ()
 
 
 def measure_job(
@@ -29,7 +61,7 @@ def measure_job(
         task_manager: What one of its TaskManagers cost, currency per hour.
     """
     today = node_types[0]
-    sampled = sample_job(history, today.name)
+    samples, unfitted = sample_job(history, today.name)
     sources = {each.name for each in history.sources}
     operators = tuple(
         OperatorModel(
@@ -48,11 +80,10 @@ def measure_job(
     fixed = {
         each.name: int(each.parallelism[each.parallelism > 0][-1])
         for each in history.vertices
-        if each.name in sampled.fixed
+        if each.name in unfitted
     }
     notes = [
-        f"{name} {reason}: it keeps its {fixed[name]} replicas"
-        for name, reason in sampled.fixed.items()
+        f"{name} {reason}: it keeps its {fixed[name]} replicas" for name, reason in unfitted.items()
     ]
     waiting = np.zeros(history.task_managers.size)
     for each in history.sources:
@@ -65,12 +96,12 @@ def measure_job(
     )
     return Measured(
         name=history.name,
-        samples=sampled.samples,
+        samples=samples,
         structure=Structure(
             operators=operators,
             edges=history.edges.pairs,
             given=frozenset(each.name for each in node_types),
-            fixed=frozenset(sampled.fixed),
+            fixed=frozenset(unfitted),
         ),
         slot=history.slot,
         times=history.times,
@@ -84,3 +115,72 @@ def measure_job(
         fixed_cost=sum(count * today.price for count in fixed.values()),
         notes=(*history.notes, *notes),
     )
+
+
+def sample_job(history: JobHistory, node_type: str) -> tuple[Samples, Mapping[str, str]]:
+    """Return the intervals of a history, whose replicas all ran on one node type, for a fit.
+
+    Also the vertices that cannot be fitted, with the reason.
+    """
+    fixed: dict[str, str] = {}
+    for each in history.vertices:
+        records = float(np.nansum(each.taken) * history.slot)
+        if not np.nansum(each.busy) > 0:
+            fixed[each.name] = "reports no busy time"
+        elif records < 2 * ENOUGH_RECORDS:
+            fixed[each.name] = "took in hardly a record"
+    disturbed = ~history.known
+    disturbed[1:] |= history.stopped[:-1]
+    disturbed |= history.stopped
+    held_back = history.held_back
+    sources = {each.name for each in history.sources}
+    intervals = []
+    columns = [
+        (each.name, each, _arrivals(each, held_back, history.slot, is_source=each.name in sources))
+        for each in history.vertices
+    ]
+    deployments: dict[int, Mapping[str, int]] = {}
+    for row, end in enumerate(history.times.tolist()):
+        operators = {}
+        for name, vertex, arrived in columns:
+            replicas = int(vertex.parallelism[row])
+            taken = float(vertex.taken[row])
+            if not vertex.complete[row] or not math.isfinite(taken):
+                continue
+            records, busy = taken * history.slot, float(vertex.busy[row])
+            operators[name] = OperatorSample(
+                deployment=deployments.setdefault(replicas, {node_type: replicas}),
+                arrived=float(arrived[row]),
+                taken=taken,
+                given=float(vertex.given[row]) if taken > 0 else math.nan,
+                services=(
+                    ServiceMeasurement(
+                        node_type=node_type,
+                        records=records,
+                        mean=busy * history.slot / records,
+                        variance=math.nan,
+                    ),
+                )
+                if records > 0 and busy > 0
+                else (),
+                utilisation=(float(vertex.busiest[row]),),
+            )
+        if operators:
+            intervals.append(
+                IntervalSample(
+                    time=end,
+                    seconds=history.slot,
+                    operators=operators,
+                    response_time=float(history.latency[row]) or math.nan,
+                    disturbed=bool(disturbed[row]),
+                )
+            )
+    return Samples(intervals=tuple(intervals)), fixed
+
+
+def _arrivals(vertex: Vertex, held_back: Flags, slot: float, *, is_source: bool) -> Floats:
+    """Return records/s that reached a vertex, or would have; NaN while that is not known."""
+    grown = np.diff(vertex.pending, prepend=np.nan) / slot
+    if is_source and np.isfinite(vertex.pending).any():
+        return np.where(np.isfinite(grown), np.maximum(vertex.taken + grown, 0.0), vertex.taken)
+    return np.where(held_back, np.nan, vertex.taken)
