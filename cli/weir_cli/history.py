@@ -12,7 +12,7 @@ from weir_cli.options import is_file
 from weir_policies.distribution import install_command
 from weir_policies.errors import MissingExtraError
 from weir_simulator.errors import ExperimentError, FitError
-from weir_simulator.experiment import Experiment
+from weir_simulator.experiment import Experiment, TraceSource
 
 HistoryFolder = Annotated[
     str | None,
@@ -64,7 +64,7 @@ def fit_to_history(
     from weir_pipelines.history import read_history
     from weir_simulator.experiment_files import write_experiment
     from weir_simulator.fitting.history import fit_history, is_traffic_alone, trace_history
-    from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_trace
+    from weir_simulator.fitting.refit import refit, structure_of, with_seasons
     from weir_simulator.traces import write_trace
 
     structure = structure_of(experiment)
@@ -84,7 +84,7 @@ def fit_to_history(
     if fit is None or is_traffic_alone(history, fit):
         typer.echo("The operators' speeds stay as in the experiment", err=True)
         rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
-        fitted = with_trace(experiment, trace=out / TRACE)
+        fitted = experiment.model_copy(update={"trace": TraceSource(file=out / TRACE)})
         remark = f"{Path(source).name} with the traffic of the history of {name}."
     else:
         typer.echo(fit.quality.sentence, err=True)

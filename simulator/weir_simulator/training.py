@@ -6,30 +6,16 @@ can be loaded there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.policies import settings_of
+from weir_simulator.policies import Policies, settings_of
 from weir_simulator.result import new_outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What policies have learned, for `load_state_dict`."""
-
-    operators: Mapping[str, Mapping[str, Any]]
-    """By operator; empty where one policy decides for all."""
-    application: Mapping[str, Any] | None = None
-    """Of the policy that decides for all operators; `None` where each has its own."""
-
-
-def train_policies(experiment: Experiment, *, slots: int, seed: int) -> Trained:
-    """Return what the experiment's policies have learned.
+def train_policies(experiment: Experiment, *, slots: int, seed: int) -> Policies:
+    """Return the experiment's policies with what they have learned.
 
     Args:
         experiment: The world, its trace and its policy.
@@ -46,9 +32,4 @@ def train_policies(experiment: Experiment, *, slots: int, seed: int) -> Trained:
     outcome = new_outcome(slots, len(experiment.node_types), history=False)
     choice = experiment.policy
     settings = settings_of(experiment, choice.parameters)
-    policies = run_policies(experiment, trace, choice.name, settings, outcome, seed=seed)
-    application = policies.application
-    return Trained(
-        {name: policy.state_dict() for name, policy in policies.operators.items()},
-        None if application is None else application.state_dict(),
-    )
+    return run_policies(experiment, trace, choice.name, settings, outcome, seed=seed)

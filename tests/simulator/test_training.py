@@ -15,7 +15,7 @@ SLOTS = 40  # longer than the trace, which begins again
 
 def trained(*, slots=SLOTS, seed=1):
     experiment = an_experiment(policy={"name": LEARNER})
-    return train_policies(experiment, slots=slots, seed=seed).operators["op"]
+    return train_policies(experiment, slots=slots, seed=seed).operators["op"].state_dict()
 
 
 def fresh():
@@ -50,7 +50,7 @@ def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():
     learned = train_policies(experiment, slots=SLOTS, seed=1)
 
     live = registry.build_joint("mdp-rl", rng=np.random.default_rng(0), parameters=parameters)
-    live.load_state_dict(json.loads(json.dumps(learned.application)))
+    live.load_state_dict(json.loads(json.dumps(learned.application.state_dict())))
     assert learned.operators == {}
     seen = {"op": an_observation(model=experiment_model(experiment), deployment=Deployment((1, 0)))}
     reason = live.decide(seen, experiment.dataflow)["op"].reason

@@ -79,13 +79,13 @@ def run_tuning(request: TuningRequest, folder: Path, *, stop: threading.Event) -
         SimulatorError: The tuning cannot be made.
         WeirPolicyError: The policy cannot take the experiment.
     """
-    from weir_simulator.fitting.refit import with_trace
+    from weir_simulator.experiment import TraceSource
     from weir_simulator.traces import as_trace, write_trace
     from weir_simulator.tuning.tune import tune
 
     trace = folder / "trace.txt"
     write_trace(trace, as_trace(request.rates))
-    experiment = with_trace(request.experiment, trace=trace)
+    experiment = request.experiment.model_copy(update={"trace": TraceSource(file=trace)})
     placed = request.model_copy(update={"experiment": experiment, "rates": ()})
     return tune(placed, should_stop=stop.is_set, study=folder / "study")
 

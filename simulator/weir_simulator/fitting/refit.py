@@ -63,16 +63,6 @@ def with_seasons(
     )
 
 
-def with_trace(experiment: Experiment, *, trace: Path) -> Experiment:
-    """Return the experiment with another trace, and everything else as it is.
-
-    Args:
-        experiment: Of the same job.
-        trace: Where the rates were written; it is not opened here.
-    """
-    return experiment.model_copy(update={"trace": TraceSource(file=trace)})
-
-
 def refit(experiment: Experiment, fit: Fit, *, trace: Path) -> Experiment:
     """Return the experiment with what was fitted.
 

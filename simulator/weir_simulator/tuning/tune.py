@@ -25,8 +25,9 @@ from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import Policies
 from weir_simulator.traces import Trace
-from weir_simulator.training import Trained, train_policies
+from weir_simulator.training import train_policies
 from weir_simulator.tuning.evaluation import (
     MONEY,
     RunResult,
@@ -158,7 +159,7 @@ def _add_extras(
         traffic = made_up[:RESAMPLED]
         seeds = range(order.seed, order.seed + (len(traffic) or FORECAST_SEEDS))
         expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
-    learned = Trained({})
+    learned = Policies({})
     if order.train and registry.find(best.policy.name).learns_by_trying:
         stays = order.train_incumbent or not result.better
         chosen = apply_tuning(order.experiment, result.incumbent) if stays else best
@@ -166,8 +167,10 @@ def _add_extras(
     return result.model_copy(
         update={
             "forecast": expected,
-            "trained": {name: dict(state) for name, state in learned.operators.items()},
-            "trained_jointly": (None if learned.application is None else dict(learned.application)),
+            "trained": {name: dict(each.state_dict()) for name, each in learned.operators.items()},
+            "trained_jointly": None
+            if learned.application is None
+            else dict(learned.application.state_dict()),
         }
     )
 
@@ -318,7 +321,7 @@ class _Search:
             for point in (self._incumbent, *points)
             for place, seed in enumerate(seeds)
         ]
-        measured = _all(self._simulate(runs, should_stop))
+        measured = [each for each in self._simulate(runs, should_stop) if each is not None]
         if len(measured) < len(runs):
             return []
         return [
@@ -572,7 +575,3 @@ def _traces(order: TuningRequest, rates: Trace) -> dict[str, Trace]:
     """Return the rates that evaluations depend on, by where the experiment names them."""
     training = order.experiment.training
     return {"trace": rates} | ({} if training is None else {"training": arrival_rates(training)})
-
-
-def _all(measured: Sequence[RunResult | None]) -> list[RunResult]:
-    return [each for each in measured if each is not None]

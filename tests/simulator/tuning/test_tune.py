@@ -375,4 +375,5 @@ def test_policies_are_trained_for_what_will_be_in_force(settings, stays):
 
     chosen = apply_tuning(order.experiment, result.incumbent if stays else result.best)
     assert result.better is ("judging_seeds" not in settings)
-    assert result.trained == train_policies(chosen, slots=300, seed=order.seed).operators
+    learned = train_policies(chosen, slots=300, seed=order.seed).operators
+    assert result.trained == {name: each.state_dict() for name, each in learned.items()}
