@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,12 +34,13 @@ from weir_simulator.frontier import (
     default_bounds,
     find_frontier,
 )
-from weir_simulator.reports import frontier as frontier_words
 from weir_simulator.reports import wording
 from weir_simulator.section import MAX_SEED
 
 DEFAULT_OUT = Path(".weir/frontier")
 DEFAULT_ALLOWED = "0.5,1,2,5,10"
+_NOTHING = 1e-9
+"""Half-widths up to this are rounding."""
 
 
 def frontier(
@@ -91,7 +92,7 @@ def frontier(
         typer.echo(json.dumps(_to_plain(found), indent=2))
         return
     Console().print(_table(found))
-    for sentence in frontier_words.explain_gaps(found):
+    for sentence in _explain_gaps(found):
         typer.echo(sentence)
 
 
@@ -163,8 +164,36 @@ def _table(found: Frontier) -> Table:
 
 
 def _cell(point: FrontierPoint) -> str:
-    words = frontier_words.price(point)
-    return words if point.chosen is not None else f"[yellow]{words}[/yellow]"
+    """Return the price per hour, or a word why there is none."""
+    if point.chosen is None:
+        return f"[yellow]{'impossible' if point.impossible else 'not kept'}[/yellow]"
+    mean, half_width = point.chosen.price.mean, point.chosen.price.half_width
+    # Where chance had no part, an interval of 0.00 would say nothing.
+    by_chance = half_width is not None and half_width > _NOTHING
+    return wording.plus_minus(mean, half_width if by_chance else None, 2)
+
+
+def _explain_gaps(found: Frontier) -> Iterator[str]:
+    """Yield a sentence for each bound that has no price somewhere, and for each refusal."""
+    for bound in found.order.bounds:
+        missing = [p for p in found.points if p.bound == bound and p.chosen is None]
+        if not missing:
+            continue
+        words, maximum = wording.seconds(bound), max(point.allowed for point in missing)
+        kept = 100 - missing[0].unavoidable
+        if any(point.impossible for point in missing):
+            often = f"in more than {kept:.2f} % of the slots" if kept > 0 else "at all"
+            yield (
+                f"No deployment meets {words} {often}: even all replicas on the fastest "
+                "node type do not."
+            )
+        if not all(point.impossible for point in missing):
+            yield (
+                f"No simulated settings meet {words} with at most {maximum:g} % missed; "
+                "another policy, or weights found by weir tune, might."
+            )
+    for refusal in found.refusals:
+        yield f"Some candidates could not be run: {refusal}"
 
 
 def _to_plain(found: Frontier) -> dict[str, object]:
