@@ -115,11 +115,6 @@ def make_rules(experiment: Experiment, *, seed: int) -> Rules:
     )
 
 
-def pools_of(experiment: Experiment) -> list[str]:
-    """Return the pools, in the order of the node types."""
-    return list(dict.fromkeys(each.pool_name for each in experiment.node_types))
-
-
 def _create_view(
     experiment: Experiment,
     models: Sequence[OperatorModel],
@@ -154,7 +149,7 @@ def _create_view(
 
 
 def _begin(experiment: Experiment) -> WorldState:
-    pools = pools_of(experiment)
+    pools = list(dict.fromkeys(each.pool_name for each in experiment.node_types))
     state = new_state(
         operators=len(experiment.operators),
         node_types=len(experiment.node_types),

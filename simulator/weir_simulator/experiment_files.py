@@ -52,11 +52,6 @@ _EXPECTED = {
 Schema = Mapping[str, Any]  # Any: JSON schemas nest as they like
 
 
-def describe_all(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return each mistake that pydantic found: the path of the field, and a sentence."""
-    return [(each["loc"], _describe(each)) for each in validation.list_errors(error)]
-
-
 def join(path: Sequence[str | int], expected: str, got: object, remedy: str) -> str:
     """Return the sentence of a mistake, its path counted from the file's top."""
     return f"{written_path(path)}: expected {expected}, got {_written(got)}; {remedy}"
@@ -171,7 +166,8 @@ def load_experiment(path: Path, *, trace: Path | None = None) -> Experiment:
     try:
         experiment = Experiment.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = [*describe_all(error), *_judge_right_sections(document)]
+        found = [(each["loc"], _describe(each)) for each in validation.list_errors(error)]
+        found += _judge_right_sections(document)
         raise _refusal(path, found, lines) from error
     updates: dict[str, TraceSource] = {}
     mistakes: list[tuple[Place, str]] = []

@@ -15,8 +15,6 @@ percentile is exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled_apart
@@ -99,17 +97,8 @@ def find_percentile(
     return gamma_quantile(max(mean - constant, 0.0), variance, quantile, normal) + constant
 
 
-def take_statistic(reached: Sequence[float], statistic: Statistic) -> float:
-    """Return a statistic of a time with this mean, variance and constant part, s."""
-    mean, variance, constant = reached
-    if statistic.quantile is None:
-        return mean
-    normal = normal_quantile(statistic.quantile)
-    return find_percentile(mean, variance, constant, statistic.quantile, normal)
-
-
 def take_statistics(reached: Floats, statistic: Statistic) -> Floats:
-    """Return a statistic of many times, s, `(slots,)`, as `take_statistic` does of each.
+    """Return a statistic of many times, s, `(slots,)`.
 
     Args:
         reached: Mean, variance and constant part of each, `(3, slots)`.

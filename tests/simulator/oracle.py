@@ -7,16 +7,18 @@ arbitration nor training.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from weir_policies.kernels.bounds import keep_within
+from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.objective import Statistic
 from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
@@ -33,7 +35,7 @@ from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.bounds import find_bounds
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
-from weir_simulator.goals import take_statistic
+from weir_simulator.goals import find_percentile
 from weir_simulator.policies import build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
@@ -219,6 +221,15 @@ def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Dep
     else:
         counts[changes.index(min(changes))] -= 1
     return Deployment(tuple(counts))
+
+
+def take_statistic(reached: Sequence[float], statistic: Statistic) -> float:
+    """Return a statistic of a time with this mean, variance and constant part, s."""
+    mean, variance, constant = reached
+    if statistic.quantile is None:
+        return mean
+    normal = normal_quantile(statistic.quantile)
+    return find_percentile(mean, variance, constant, statistic.quantile, normal)
 
 
 def run_oracle(

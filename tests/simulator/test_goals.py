@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.builders import an_experiment
+from tests.simulator.oracle import take_statistic
 from weir_policies.model.objective import Statistic
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment, Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.frontier import with_bound
-from weir_simulator.goals import take_statistic, take_statistics
+from weir_simulator.goals import take_statistics
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_SINKS, AT_TIME
 

@@ -183,7 +183,9 @@ class DriftDetector:
         noise = self._calibration.noise.lasting
         for name, sample in interval.operators.items():
             for measured in pool_replicas(sample.services):
-                fitted = self._fitted(name, measured.node_type)
+                # On a node type that the operator did not run on, the ratio that others had is no
+                # measure of a fifth: it is judged once it was fitted.
+                fitted = self._calibration.services.get((name, measured.node_type))
                 if fitted is None:
                     continue
                 residual = math.log(measured.mean / fitted)
@@ -213,14 +215,6 @@ class DriftDetector:
                     amount=seen.passed,
                     base=seen.taken,
                 )
-
-    def _fitted(self, operator: str, node_type: str) -> float | None:
-        """Return the fitted seconds per record; `None` where the fit knows too little of them.
-
-        On a node type that the operator did not run on, the ratio that others had is no measure of
-        a fifth: it is judged once it was fitted.
-        """
-        return self._calibration.services.get((operator, node_type))
 
 
 def _pair(sums: _Sums, place: tuple[str, str], began: float) -> tuple[_Sum, _Sum]:
