@@ -413,9 +413,9 @@ def trace(
         raise InputError(
             f"{tables.root}: expected arrivals of {name}, got none; run weir pipelines run arrivals"
         )
-    rebuilt = read_arrival_trace(tables, days, operator, most_filled=most_filled)
-    write_trace(out, rebuilt.rates)
-    typer.echo(f"{out}: {rebuilt.rates.size} slots, {rebuilt.filled:.1%} of them filled in")
+    rates, filled = read_arrival_trace(tables, days, operator, most_filled=most_filled)
+    write_trace(out, rates)
+    typer.echo(f"{out}: {rates.size} slots, {filled:.1%} of them filled in")
 
 
 def _list_days(

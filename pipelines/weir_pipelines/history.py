@@ -84,7 +84,7 @@ def read_fitting_samples(
     tables: Tables,
     partitions: Sequence[Partition],
     node_types: Collection[str],
-) -> FittingSamples:
+) -> tuple[Samples, tuple[str, ...]]:
     """Return what was measured of one application, intervals without any operator left out.
 
     Args:
@@ -92,10 +92,14 @@ def read_fitting_samples(
         partitions: Its days.
         node_types: Names of the node types, `pool/size`.
 
+    Returns:
+        The samples, oldest first, and the pools that replicas ran on and that have several sizes,
+        or none any more; in order.
+
     Raises:
         InputError: A table cannot be read.
     """
-    types = _Types(node_types)
+    types = _find_types(node_types)
     intervals: list[IntervalSample] = []
     changes: list[ChangeSample] = []
     pools: set[str] = set()
@@ -124,34 +128,14 @@ def read_fitting_samples(
             ChangeSample(time=minute + 60.0, kind=ChangeKind.RESCALE)
             for minute in _sorted_values(_with_faults(arrivals, (Fault.RESTART,))["minute"])
         ]
-    return FittingSamples(
-        samples=Samples(intervals=tuple(intervals), changes=tuple(changes)),
-        untold=tuple(sorted(pool for pool in pools if types.of(pool) is None)),
-    )
+    samples = Samples(intervals=tuple(intervals), changes=tuple(changes))
+    return samples, tuple(sorted(pools - types.keys()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FittingSamples:
-    """Samples for a fit, and days that have only traffic."""
-
-    samples: Samples
-    """Oldest first."""
-    untold: tuple[str, ...]
-    """Pools that replicas ran on and that have several sizes, or none any more; in order."""
-
-
-class _Types:
-    """Node types by pool."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self._sizes: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(names):
-            self._sizes[name.partition("/")[0]].append(name)
-
-    def of(self, pool: str) -> str | None:
-        """Return the node type of what ran on a pool; `None` where it is not the only one there."""
-        sizes = self._sizes.get(pool, [])
-        return sizes[0] if len(sizes) == 1 else None
+def _find_types(names: Collection[str]) -> Mapping[str, str]:
+    """Return the node type of each pool that has only one."""
+    pools = [name.partition("/")[0] for name in names]
+    return {pool: name for pool, name in zip(pools, names, strict=True) if pools.count(pool) == 1}
 
 
 def _read_day(
@@ -185,7 +169,9 @@ class _Served:
     """Mean of its minutes, 0 to 1; NaN where it is not known."""
 
 
-def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[_Served]]:
+def _served(
+    work: pa.Table, types: Mapping[str, str]
+) -> Mapping[tuple[int, str], Sequence[_Served]]:
     """Return what was served on each node type, by the interval's begin and the operator.
 
     An operator that ran on a pool of several sizes, or of none, is not there: its deployment is not
@@ -204,7 +190,7 @@ def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[
         ]
     )
     for begin, operator, pool, replicas, records, seconds, squares, utilisation in _rows(summed):
-        node_type = types.of(pool)
+        node_type = types.get(pool)
         if node_type is None:
             untold.add((begin, operator))
             continue
@@ -380,12 +366,14 @@ def read_history(
     run = _last_run(used)
     max_sampled = max(MAX_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)
     sampled = used[-max_sampled:]
-    measured = read_fitting_samples(tables, [Partition(app, day) for day in sampled], node_types)
+    samples, untold = read_fitting_samples(
+        tables, [Partition(app, day) for day in sampled], node_types
+    )
     pools = {name.partition("/")[0] for name in node_types}
     return History(
-        samples=measured.samples,
-        unsized=tuple(pool for pool in measured.untold if pool in pools),
-        barred=tuple(pool for pool in measured.untold if pool not in pools),
+        samples=samples,
+        unsized=tuple(pool for pool in untold if pool in pools),
+        barred=tuple(pool for pool in untold if pool not in pools),
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
         seasons=read_seasons(tables, app, now=now),

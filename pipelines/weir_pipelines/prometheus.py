@@ -35,6 +35,8 @@ from weir_pipelines.metrics import ROLES
 
 T = TypeVar("T")
 
+LABEL = "weir_app"
+"""Label that names the application."""
 SMALLEST = 15.0
 """Seconds; a server that refuses even this little refuses for another reason."""
 _SHOWN = 300
@@ -66,8 +68,6 @@ class PrometheusSettings:
 
     url: str
     """Its address, such as http://prometheus:9090."""
-    label: str = "weir_app"
-    """Label that names the application; empty if `matchers` alone select it."""
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that all series must have besides, such as the cluster's."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -155,14 +155,11 @@ class PrometheusHistory:
             end: Unix seconds.
 
         Raises:
-            SourceError: The server refuses or does not answer, or no label names applications.
+            SourceError: The server refuses or does not answer.
         """
-        label = self._settings.label
-        if not label:
-            raise SourceError("Expected the name of an application, because no label tells it")
         selector = _render_selector(self._settings.matchers)
         asked = {**_RAW, "match[]": selector, "start": start, "end": end}
-        found = self._ask(lambda: self._prometheus.get_label_values(label, dict(asked)))
+        found = self._ask(lambda: self._prometheus.get_label_values(LABEL, dict(asked)))
         return tuple(sorted(map(str, found)))
 
     @property
@@ -176,7 +173,7 @@ class PrometheusHistory:
         """What distinguishes this server's series from others: a digest of how it is queried."""
         asked = self._settings
         labels, headers = sorted(asked.matchers.items()), sorted(asked.headers.items())
-        parts = [asked.url.rstrip("/"), asked.label, labels, headers]
+        parts = [asked.url.rstrip("/"), LABEL, labels, headers]
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
     def samples(self, app: str, start: float, end: float) -> Iterator[Scraped]:
@@ -187,7 +184,8 @@ class PrometheusHistory:
         """
         # From version 3 on, Prometheus leaves a range's first instant out.
         milliseconds = math.ceil((end - start) * 1000) + 1
-        query = f"{self._selector(app)}[{milliseconds}ms]"
+        selector = _render_selector({**self._settings.matchers, LABEL: app})
+        query = f"{selector}[{milliseconds}ms]"
         asked = {**_RAW, "time": repr(end)}
         is_divisible = end - start > 2 * SMALLEST
         began = time.monotonic()
@@ -203,12 +201,6 @@ class PrometheusHistory:
         for result in results:
             yield from _scraped(result, start, end)
         self._sleep(self._settings.rest * (time.monotonic() - began))
-
-    def _selector(self, app: str) -> str:
-        matchers = dict(self._settings.matchers)
-        if self._settings.label:
-            matchers[self._settings.label] = app
-        return _render_selector(matchers)
 
     def _ask(
         self, question: Callable[[], Sequence[T]], *, is_divisible: bool = False

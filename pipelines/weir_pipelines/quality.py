@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines.faults import FROM_NOTHING, INCOMPLETE, UNSEEN, WITH_NOTHING
@@ -24,9 +24,9 @@ def find_problems(arrivals: DataFrame) -> DataFrame:
     measured = F.col("taken").isNotNull()
     found = F.array_compact(
         F.array(
-            _when(F.col("completeness") < WHOLE, INCOMPLETE),
-            _when(measured & (taken == 0) & (given > 0), FROM_NOTHING),
-            _when(measured & (taken == 0) & (F.col("utilisation") > BUSY), WITH_NOTHING),
+            F.when(F.col("completeness") < WHOLE, F.lit(INCOMPLETE)),
+            F.when(measured & (taken == 0) & (given > 0), F.lit(FROM_NOTHING)),
+            F.when(measured & (taken == 0) & (F.col("utilisation") > BUSY), F.lit(WITH_NOTHING)),
         )
     )
     listed = arrivals.select(
@@ -53,7 +53,3 @@ def find_problems(arrivals: DataFrame) -> DataFrame:
         )
         .unionByName(unseen)
     )
-
-
-def _when(condition: Column, problem: str) -> Column:
-    return F.when(condition, F.lit(problem))

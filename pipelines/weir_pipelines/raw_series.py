@@ -66,7 +66,10 @@ def read_parquet(
         done = 0
         for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):
             rows = pa.Table.from_batches([batch])
-            wanted = {each: each is not None and is_wanted(each) for each in _names(rows)}
+            wanted = {
+                each: each is not None and is_wanted(each)
+                for each in rows["name"].unique().to_pylist()
+            }
             rows = rows.filter(pa.array([wanted[each] for each in rows["name"].to_pylist()]))
             columns = [rows[each].to_pylist() for each in COLUMNS]
             for name, labels, time, value in zip(*columns, strict=True):
@@ -123,10 +126,6 @@ def read_tables(address: str, app: str, *, on_read: Callable[[float], None]) -> 
                 values=values[start:end],
             )
         on_read((number + 1) / len(days))
-
-
-def _names(rows: pa.Table) -> set[str | None]:
-    return set(rows["name"].unique().to_pylist())
 
 
 def _in_order(

@@ -153,16 +153,6 @@ DayFunction = Callable[[Samples, pa.Table, date], pa.Table]
 """From an application's day, with margins, and the labels of its series, to the rows of a table."""
 
 
-def join_samples(parts: Sequence[Samples]) -> Samples:
-    """Return samples one after the other."""
-    return Samples(
-        **{
-            each.name: np.concatenate([getattr(part, each.name) for part in parts])
-            for each in fields(Samples)
-        }
-    )
-
-
 def as_samples(table: pa.Table) -> Samples:
     """Return the rows of the table `samples` as arrays."""
     time_ms, received = table["time_ms"].to_numpy(), table["received_ms"]
@@ -192,7 +182,13 @@ def begin_ms(day: date) -> int:
 def cut_day(parts: Sequence[Samples], day: date) -> Samples:
     """Return a day's samples and the margins of its neighbours."""
     begin, end = begin_ms(day) - MARGIN_MS, begin_ms(day) + DAY_MS + MARGIN_MS
-    return join_samples([each.between(begin, end) for each in parts])
+    inside = [each.between(begin, end) for each in parts]
+    return Samples(
+        **{
+            each.name: np.concatenate([getattr(part, each.name) for part in inside])
+            for each in fields(Samples)
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

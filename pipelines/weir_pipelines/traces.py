@@ -7,7 +7,6 @@ neighbours' rates, and the result says how much of the trace was filled in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,17 +18,6 @@ from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Partition, Tables
 from weir_simulator.traces import Trace, as_trace
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RebuiltTrace:
-    """A trace of minutes, and how much of it is no measurement."""
-
-    rates: Trace
-    """Records/s, shape `(n,)`."""
-    filled: float
-    """Share of the minutes that were filled in, in [0, 1]."""
-
-
 COMPLETE_ENOUGH = 0.5
 """Completeness of a minute from which on its rate is used."""
 
@@ -40,7 +28,7 @@ def read_arrival_trace(
     operator: str,
     *,
     most_filled: float = 0.1,
-) -> RebuiltTrace:
+) -> tuple[Trace, float]:
     """Return what arrived at an operator over some days, from the first minute to the last.
 
     Args:
@@ -48,6 +36,9 @@ def read_arrival_trace(
         partitions: Days of one application; one that is missing between them is not covered.
         operator: Whose arrivals.
         most_filled: Share of minutes that may be filled in.
+
+    Returns:
+        Records/s minute by minute, shape `(n,)`, and the share of them that was filled in.
 
     Raises:
         InputError: There is no such operator, too much would have to be filled in, or a table
@@ -74,7 +65,7 @@ def read_arrival_trace(
     return _fill(rates, most_filled)
 
 
-def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], maximum: float) -> RebuiltTrace:
+def _fill(rates: Trace, maximum: float) -> tuple[Trace, float]:
     """Cut off what is unknown at both ends, and join what is unknown inside."""
     there = np.flatnonzero(~np.isnan(rates))
     if not there.size:
@@ -89,4 +80,4 @@ def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], maximum: float) -
         )
     slots = np.arange(inside.size)
     inside[unknown] = np.interp(slots[unknown], slots[~unknown], inside[~unknown])
-    return RebuiltTrace(rates=as_trace(inside), filled=filled)
+    return as_trace(inside), filled

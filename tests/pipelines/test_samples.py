@@ -37,7 +37,7 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
         + [work_of(minute, "large", seconds=12.0) for minute in minutes],
     )
 
-    samples = read_fitting_samples(tables, [DAY], ["small/500m", "large/1"]).samples
+    samples, _ = read_fitting_samples(tables, [DAY], ["small/500m", "large/1"])
 
     [interval] = samples.intervals
     operator = interval.operators["match"]
@@ -62,7 +62,7 @@ def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals
         + [work_of(0, "small", operator="count", sink_records=None)],
     )
 
-    samples = read_fitting_samples(tables, [DAY], ["small/1"]).samples
+    samples, _ = read_fitting_samples(tables, [DAY], ["small/1"])
 
     disturbed = [(each.time, each.disturbed) for each in samples.intervals]
     assert disturbed == [(300.0, False), (600.0, True), (900.0, True), (1200.0, False)]
@@ -77,10 +77,10 @@ def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals
 def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_no_sample_and_the_pool_named(tmp_path):
     tables = some_tables(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
 
-    found = read_fitting_samples(tables, [DAY], ["large/1"])
+    samples, untold = read_fitting_samples(tables, [DAY], ["large/1"])
 
-    assert found.samples.intervals == ()
-    assert found.untold == ("small",)
+    assert samples.intervals == ()
+    assert untold == ("small",)
 
 
 def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_path):
@@ -96,11 +96,11 @@ def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_pa
         ],
     )
 
-    found = read_fitting_samples(tables, [DAY], ["small/250m", "small/500m", "large/1"])
+    samples, untold = read_fitting_samples(tables, [DAY], ["small/250m", "small/500m", "large/1"])
 
-    seen = [(each.time, set(each.operators)) for each in found.samples.intervals]
+    seen = [(each.time, set(each.operators)) for each in samples.intervals]
     assert seen == [(300.0, {"count"}), (600.0, {"match"})]
-    assert found.untold == ("small",)
+    assert untold == ("small",)
 
 
 def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path):
@@ -111,7 +111,7 @@ def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path
 
     tracemalloc.start()
     try:
-        samples = read_fitting_samples(tables, [DAY], ["small/1"]).samples
+        samples, _ = read_fitting_samples(tables, [DAY], ["small/1"])
         kept, maximum = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -41,8 +41,10 @@ def test_a_day_that_is_missing_between_others_is_refused_as_not_covered(two_days
 
 
 def test_a_missing_day_is_filled_in_where_that_is_allowed(two_days_around_one):
-    rebuilt = read_arrival_trace(two_days_around_one, [MONDAY, WEDNESDAY], "read", most_filled=0.5)
+    rates, filled = read_arrival_trace(
+        two_days_around_one, [MONDAY, WEDNESDAY], "read", most_filled=0.5
+    )
 
-    assert rebuilt.rates.size == 3 * MINUTES
-    assert rebuilt.rates[MINUTES + MINUTES // 2] == pytest.approx(20.0, abs=0.1)
-    assert rebuilt.filled == pytest.approx(1 / 3)
+    assert rates.size == 3 * MINUTES
+    assert rates[MINUTES + MINUTES // 2] == pytest.approx(20.0, abs=0.1)
+    assert filled == pytest.approx(1 / 3)
