@@ -50,6 +50,7 @@ def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():
     learned = train_policies(experiment, slots=SLOTS, seed=1)
 
     live = registry.build_joint("mdp-rl", rng=np.random.default_rng(0), parameters=parameters)
+    assert learned.application is not None
     live.load_state_dict(json.loads(json.dumps(learned.application.state_dict())))
     assert learned.operators == {}
     seen = {"op": an_observation(model=experiment_model(experiment), deployment=Deployment((1, 0)))}
