@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -59,15 +59,6 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Failure:
-    """Why a program was not read."""
-
-    time: float
-    """Seconds of the monotonic clock."""
-    cause: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """The progress of a submitted job."""
 
@@ -100,7 +91,7 @@ class FlinkJobs:
         self.unread = ""
         """Why the program that was last asked for could not be read; empty where it was."""
         self._plans: dict[object, Plan] = {}
-        self._unread: dict[object, _Failure] = {}
+        self._unread: dict[object, tuple[float, str]] = {}  # when, by the monotonic clock, and why
 
     async def rest(self) -> FlinkRest:
         """Return a client of the JobManager that the runtime has now."""
@@ -225,18 +216,18 @@ class FlinkJobs:
         self.unread = ""
         if key in self._plans:
             return self._plans[key]
-        failure = self._unread.get(key)
-        if failure is None or self._clock.monotonic() - failure.time >= READ_AGAIN_AFTER:
+        since, cause = self._unread.get(key, (-math.inf, ""))
+        if self._clock.monotonic() - since >= READ_AGAIN_AFTER:
             try:
                 self._plans[key] = await read_plan(await self.rest(), self._jar or "", program)
                 return self._plans[key]
             except PermanentError as error:
                 if is_script(program.entry_class):
                     raise
-                failure = _Failure(time=self._clock.monotonic(), cause=str(error))
-                log.warning("plan not read", failure=failure.cause)
-                self._unread[key] = failure
-        self.unread = failure.cause
+                cause = str(error)
+                log.warning("plan not read", failure=cause)
+                self._unread[key] = self._clock.monotonic(), cause
+        self.unread = cause
         return None
 
     async def read_graph(
@@ -407,10 +398,6 @@ def _total(values: Iterable[float]) -> float:
 async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> RescaleJournal:
     """Return the change with the graph of the revision that it leads to.
 
-    A graph that cannot be read stops nothing: every operator is then taken to use managed memory,
-    and a program that cannot run says so when it is submitted. Only one without the class to run,
-    or without an operator of the manifest, can never run.
-
     Args:
         journal: Before TaskManagers are started; the JobManager is that of the revision, with its
             jar.
@@ -418,15 +405,43 @@ async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec)
         spec: How the job is submitted at the revision.
 
     Raises:
-        NotInProgramError: It lacks the class or an operator; nothing has been started.
+        NotInProgramError: See `read_graph_of`; nothing has been started.
     """
     revision = journal.revision
     # On one machine memory is not scarce enough to be worth a second run of the program.
     if revision is None or revision.graph is not None or journal.is_back or not revision.places:
         return journal
     by_agent = await is_pinned_by_agent(journal, jobs=jobs, spec=spec)
+    graph = await read_graph_of(journal, spec, jobs.read_graph, by_agent=by_agent)
+    if graph is None:
+        return journal
+    return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})
+
+
+async def read_graph_of(
+    journal: RescaleJournal,
+    spec: JobSpec,
+    read: Callable[..., Awaitable[JobGraph]],
+    *,
+    by_agent: bool,
+) -> JobGraph | None:
+    """Return the graph of the program that a change leads to; `None` if it cannot be read.
+
+    That stops nothing: every operator is then taken to use managed memory, and a program that
+    cannot run says so when it is submitted. Only one without the class to run, or without an
+    operator of the manifest, can never run.
+
+    Args:
+        journal: The change.
+        spec: How the job is submitted at its revision.
+        read: `FlinkJobs.read_graph`, or what asks another JobManager.
+        by_agent: Whether Weir's agent is to pin the job.
+
+    Raises:
+        NotInProgramError: It lacks the class or an operator.
+    """
     try:
-        graph = await jobs.read_graph(
+        return await read(
             spec.program(journal.wanted, by_agent=by_agent),
             operators=spec.pinned_groups,
             whole_job=spec.only_operator,
@@ -435,8 +450,7 @@ async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec)
         raise
     except (TemporaryError, PermanentError) as error:
         log.warning("graph not read", change=journal.id, failure=str(error))
-        return journal
-    return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})
+        return None
 
 
 async def refuse_script(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> None:

@@ -6,6 +6,7 @@ The JobManager says what the program builds; `wiring/vertices.py` says which ope
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -23,7 +24,7 @@ from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.versions import refuse_old_version
 from weir_operator.loop.events import Event, Notices
-from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs, read_graph_of
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.settings import JobSpec
@@ -180,7 +181,12 @@ class Discovery:
             revision = journal.revision
             if revision is None or not revision.places or vertices_of(app) != revision.vertices:
                 return None
-            return await _read_graph(rest, jar, plan, spec, journal)
+            by_agent = spec.only_operator is None and is_pinned_by_agent(
+                plan, parallelism(journal.wanted), spec.vertices
+            )
+            return await read_graph_of(
+                journal, spec, partial(read_graph, rest, jar), by_agent=by_agent
+            )
 
     async def adapt(self, journal: RescaleJournal) -> RescaleJournal:
         """Return a change to another revision with the operators of the program that it starts.
@@ -226,28 +232,6 @@ class Discovery:
             else "",
         )
         return plan
-
-
-async def _read_graph(
-    rest: FlinkRest, jar: str, plan: Plan, spec: JobSpec, journal: RescaleJournal
-) -> JobGraph | None:
-    """Return what the engine would read after the stop (`rescale.flink.with_graph`)."""
-    try:
-        by_agent = spec.only_operator is None and is_pinned_by_agent(
-            plan, parallelism(journal.wanted), spec.vertices
-        )
-        return await read_graph(
-            rest,
-            jar,
-            spec.program(journal.wanted, by_agent=by_agent),
-            operators=spec.pinned_groups,
-            whole_job=spec.only_operator,
-        )
-    except NotInProgramError:
-        raise
-    except (TemporaryError, PermanentError) as error:
-        log.warning("graph not read", change=journal.id, failure=str(error))
-        return None
 
 
 def _pinned(spec: JobSpec, arguments: tuple[str, ...]) -> Program:

@@ -282,6 +282,7 @@ def programs(monkeypatch):
         (PermanentError("Expected the job's program to build a job, got no file"), "got no file"),
         (a_plan(*CHAIN).model_copy(update={"not_restartable": "a batch job"}), "got a batch job"),
         (a_plan(("source", "sink")), "source, sink"),
+        (a_plan(*CHAIN, limits={"count": 0}), "expected at most 0"),
     ],
 )
 async def test_an_upgrade_whose_program_does_not_run_leaves_the_job_alone(
