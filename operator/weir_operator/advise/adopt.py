@@ -62,12 +62,55 @@ async def show_with(
             not be read, the objective is no response time, or the manifest cannot be right.
         TemporaryError: The API server, or Flink while it runs the job, did not answer.
     """
-    deployment, found = await read_adoption(api, request)
+    deployment = await read_flink_deployment(api, request.namespace, request.name)
+    given = None if request.manifest is None else read_manifest(request.manifest, request.namespace)
+    found = await _plan(api, request, deployment, given)
     # First the StreamApps: where one runs the job by now, the FlinkDeployment must not.
     stops = (*await _other_apps(api, request, found.manifest), *found.stops)
     if not stops:
         stops = (*_mistakes(found.manifest), *await _missing_way_back(api, request))
     return deployment, replace(found, stops=stops)
+
+
+async def _plan(
+    api: KubernetesApi, request: AdoptionRequest, deployment: FlinkDeployment, given: Body | None
+) -> Adoption:
+    """Return the StreamApp that would replace a FlinkDeployment, and what is known to stop it."""
+    app = parse_manifest(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": request.name, "namespace": request.namespace},
+            "spec": {
+                "mode": "Advise",
+                "flink": {"ref": {"kind": "FlinkDeployment", "name": request.name}},
+                "objective": {"responseTime": request.objective},
+            },
+        }
+    )
+    watch = JobWatch(app, api)
+    job: ExternalJob | None = None
+    cause, version = "", ""
+    running: Mapping[str, str] = {}
+    try:
+        try:
+            job = await watch.refresh()
+        except WeirError as error:
+            cause = str(error)
+        if job is not None and watch.flink is not None:
+            version = await watch.flink.version()
+            running = await watch.flink.configuration()
+    finally:
+        await watch.close()
+    return plan_adoption(
+        deployment,
+        job,
+        version=version,
+        objective=request.objective,
+        given=given,
+        cause=cause,
+        running=running,
+    )
 
 
 async def _other_apps(
@@ -113,56 +156,6 @@ async def _missing_way_back(api: KubernetesApi, request: AdoptionRequest) -> tup
             f"with spec.job.savepointRedeployNonce; upgrade it and its CRDs ({error})",
         )
     return ()
-
-
-async def read_adoption(
-    api: KubernetesApi, request: AdoptionRequest
-) -> tuple[FlinkDeployment, Adoption]:
-    """Return a FlinkDeployment, the StreamApp that would replace it, and what is known to stop it.
-
-    Raises:
-        PermanentError: There is no such FlinkDeployment, it may not be read, the objective is no
-            response time, or the manifest cannot be right.
-        TemporaryError: The API server, or Flink while it runs the job, did not answer.
-    """
-    deployment = await read_flink_deployment(api, request.namespace, request.name)
-    given = None if request.manifest is None else read_manifest(request.manifest, request.namespace)
-    app = parse_manifest(
-        {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": request.name, "namespace": request.namespace},
-            "spec": {
-                "mode": "Advise",
-                "flink": {"ref": {"kind": "FlinkDeployment", "name": request.name}},
-                "objective": {"responseTime": request.objective},
-            },
-        }
-    )
-    watch = JobWatch(app, api)
-    job: ExternalJob | None = None
-    cause, version = "", ""
-    running: Mapping[str, str] = {}
-    try:
-        try:
-            job = await watch.refresh()
-        except WeirError as error:
-            cause = str(error)
-        if job is not None and watch.flink is not None:
-            version = await watch.flink.version()
-            running = await watch.flink.configuration()
-    finally:
-        await watch.close()
-    plan = plan_adoption(
-        deployment,
-        job,
-        version=version,
-        objective=request.objective,
-        given=given,
-        cause=cause,
-        running=running,
-    )
-    return deployment, plan
 
 
 def read_manifest(path: Path, namespace: str) -> Body:

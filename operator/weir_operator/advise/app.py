@@ -84,7 +84,7 @@ class ExternalDependencies(Surroundings):
 
     api: KubernetesApi
     writer: KubernetesApi | None = None
-    """What changes a FlinkDeployment, in mode Auto; `None` only advises."""
+    """What changes a FlinkDeployment; `None` in mode Advise."""
     guard: Guard | None = None
     """Asked before Flink is asked for another parallelism."""
     records: TolerantRecords
@@ -115,17 +115,14 @@ class ExternalApp:
     """Advises one StreamApp until it is stopped."""
 
     def __init__(self, app: StreamApp, around: ExternalDependencies) -> None:
-        mode = app.spec.mode
-        if mode is Mode.AUTO and around.writer is None:
-            mode = Mode.ADVISE
-        self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
+        self._app = app
         self._around = around
         self._notices = Notices(around.on_event, around.clock)
-        self._watch = JobWatch(self._app, around.api)
+        self._watch = JobWatch(app, around.api)
         self._in_place = (
-            InPlace(around.writer, self._watch, guard=around.guard, clock=around.clock)
-            if mode is Mode.AUTO and around.writer is not None
-            else None
+            None
+            if around.writer is None
+            else InPlace(around.writer, self._watch, guard=around.guard, clock=around.clock)
         )
         self._refusal = ""
         self._checked = False
@@ -133,13 +130,6 @@ class ExternalApp:
         self._learned = 0
         self._went_on = False
         self._reset_nonce = app.spec.reset_nonce
-        self.advice: Advice | None = None
-        """The newest; `None` until there is one."""
-
-    @property
-    def job(self) -> ExternalJob | None:
-        """The job as it was last seen."""
-        return self._watch.job
 
     async def run(self, stop: asyncio.Event) -> None:
         """Advise until `stop` is set; wait for a job that does not run, and report it once."""
@@ -285,7 +275,6 @@ class ExternalApp:
         job, nonce = self._watch.job, self._asked().reset_nonce
         if nonce != self._reset_nonce:
             self._reset_nonce, self._learned, self._went_on = nonce, 0, False
-            self.advice = None
             self._around.on_advice(None)
         # A manager learns from two decisions in a row, so a tick that held costs an interval.
         self._learned += self._went_on and bool(tick.proposals)
@@ -294,7 +283,6 @@ class ExternalApp:
             return  # what a lull of some minutes needs is no advice
         advice = advise(tick, job, steering.managers, app=app, pods=self._pods)
         if advice is not None:
-            self.advice = advice
             self._around.on_advice(advice)
 
     def _report(self, reason: str, message: str) -> None:

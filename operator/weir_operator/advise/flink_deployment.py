@@ -38,10 +38,9 @@ OVERRIDES = "pipeline.jobvertex-parallelism-overrides"
 """Key of Flink's configuration: `VERTEX:PARALLELISM,...`."""
 FIRST_IN_PLACE = (1, 18)
 """The first version of Flink whose running jobs take another parallelism."""
-FIRST_WITHOUT_OVERRIDES = (2, 0)
-"""The first version of Flink that ignores the key in a job that is submitted (FLINK-38770)."""
-FIRST_AT_CHECKPOINTS = (2, 0)
-"""The first version of Flink that rescales when a checkpoint completes."""
+_FIRST_AT_CHECKPOINTS = (2, 0)
+"""The first version of Flink that rescales when a checkpoint completes (FLIP-461), and that ignores
+the key in a job that is submitted (FLINK-38770): the operator can send it to the running job."""
 RUNNING = "RUNNING"
 _TAKES_SCALING = frozenset({RUNNING, "CREATED", "INITIALIZING", "RESTARTING", "FAILING"})
 """States of a job to which the operator passes the key on; in any other, it upgrades the job."""
@@ -332,17 +331,12 @@ def refuse_flink(version: str, configuration: Mapping[str, str]) -> str:
     )
 
 
-def loses_overrides(version: str) -> bool:
-    """Return whether a job that is submitted again runs without the overrides, by Flink's version.
-
-    The operator can send them to the running job all the same.
-    """
-    return read_version(version) >= FIRST_WITHOUT_OVERRIDES
-
-
 def rescales_at_checkpoints(version: str) -> bool:
-    """Return whether a job of this version waits for a checkpoint to rescale (FLIP-461)."""
-    return read_version(version) >= FIRST_AT_CHECKPOINTS
+    """Return whether a job of this version waits for a checkpoint to rescale.
+
+    One that is submitted again then runs without the overrides.
+    """
+    return read_version(version) >= _FIRST_AT_CHECKPOINTS
 
 
 def describe_overrides(parallelism: Mapping[str, int]) -> str:

@@ -188,7 +188,7 @@ class InPlace:
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None:
             raise TemporaryError("The job of spec.flink.ref is not known at the moment")
-        if not flink_deployment.loses_overrides(await flink.version()):
+        if not flink_deployment.rescales_at_checkpoints(await flink.version()):
             return False
         now = await flink.requirements(job.id)
         then = {vertex: wanted.get(vertex, number) for vertex, number in now.items()}

@@ -8,8 +8,8 @@ the jobs here refuse every change; and the client below them sends only GET. In 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.advise.watch import JobWatch
@@ -19,7 +19,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs, Progress
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
+from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
 
 
@@ -29,6 +29,18 @@ class ForeignJobError(PermanentError):
 
 class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
+
+
+def _refuse(what: str) -> Callable[..., Any]:
+    """Return a method that refuses to do this."""
+
+    async def refuse(*_: object, **__: object) -> NoReturn:
+        raise ForeignJobError(
+            f"Expected only read access to an external job, got a request to {what}: "
+            "Weir only advises it, see spec.flink.ref"
+        )
+
+    return refuse
 
 
 class ExternalRuntime:
@@ -46,65 +58,40 @@ class ExternalRuntime:
         """Flink's REST address."""
         return self._watch.reference.rest_url if self._watch.reference else ""
 
+    async def replicas(self) -> tuple[Replica, ...]:
+        """Return the subtasks of the job as it was last seen."""
+        return self._watch.job.replicas if self._watch.job else ()
+
+    # What would change the job.
+    find_misfit = _refuse("upgrade the job")
+    start = _refuse("start TaskManagers")
+    stop = prepare_stop = _refuse("stop TaskManagers")
+    resize = _refuse("resize TaskManagers")
+    provide_jar = _refuse("submit the job")
+
+    # Its owner keeps it alive and recovers it; Weir has started nothing that it could end.
     def use(self, revision: Revision) -> None:
         """Leave the job as its owner made it."""
-
-    async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
-    ) -> str:
-        """Refuse: its owner upgrades the job."""
-        _refuse("upgrade the job")
-
-    async def begin_job_manager(self) -> None:
-        """Start nothing."""
 
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
         return False
 
-    async def replicas(self) -> tuple[Replica, ...]:
-        """Return the subtasks of the job as it was last seen."""
-        return self._watch.job.replicas if self._watch.job else ()
-
-    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Refuse."""
-        _refuse("start TaskManagers")
-
-    async def prepare_stop(self, ids: Sequence[str]) -> None:
-        """Refuse."""
-        _refuse("stop TaskManagers")
-
-    async def end_boosts(self) -> None:
-        """Do nothing: Weir started nothing."""
-
-    async def stop(self, ids: Sequence[str]) -> None:
-        """Refuse."""
-        _refuse("stop TaskManagers")
-
-    async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Refuse."""
-        _refuse("resize TaskManagers")
-
-    async def provide_jar(self) -> str:
-        """Refuse: the jar is its owner's."""
-        _refuse("submit the job")
-
     async def snapshots(self, job_id: str) -> tuple[str, ...]:
-        """Return none: its owner recovers the job."""
+        """Return none."""
         return ()
 
     async def savepoint_stopped_job(self, path: str) -> bool | None:
-        """Leave it unread: its owner recovers the job."""
+        """Leave it unread."""
         return None
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
-        """Leave the storage to its owner."""
+        """Leave the storage as it is."""
 
-    async def close(self) -> None:
-        """Leave the job running."""
+    async def _leave(self) -> None:
+        """Do nothing."""
 
-    async def detach(self) -> None:
-        """Leave the job running."""
+    begin_job_manager = end_boosts = close = detach = _leave
 
 
 class ExternalJobs(FlinkJobs):
@@ -207,10 +194,3 @@ class ExternalStore:
     def _change_of(self, status: AppStatus) -> RescaleJournal | None:
         change = status.rescale
         return change if self._scales and change is not None and change.in_place else None
-
-
-def _refuse(what: str) -> NoReturn:
-    raise ForeignJobError(
-        f"Expected only read access to an external job, got a request to {what}: "
-        "Weir only advises it, see spec.flink.ref"
-    )

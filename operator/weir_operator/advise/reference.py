@@ -143,14 +143,11 @@ async def place_task_managers(
     places = {}
     for each in task_managers:
         pod = named.get(each.id) or named.get(each.host) or at.get(each.host)
-        if pod is None:
-            places[each.id] = PodPlace(pool=pools[0].name, cores=each.cores)
-        else:
-            places[each.id] = PodPlace(
-                pool=pool_of(await labels.of(pod), pools),
-                cores=cpu_of(pod) or each.cores,
-                memory=memory_of(pod),
-            )
+        places[each.id] = (
+            PodPlace(pool=pools[0].name, cores=each.cores)
+            if pod is None
+            else await _place_of(pod, labels, pools, cores=each.cores)
+        )
     return places
 
 
@@ -159,19 +156,23 @@ async def job_manager_places(
 ) -> tuple[PodPlace, ...]:
     """Return where the JobManager's pods run and how much CPU they have."""
     labels = _NodeLabels(api)
-    return tuple(
-        [
-            PodPlace(
-                pool=pool_of(await labels.of(pod), pools),
-                cores=cpu_of(pod),
-                memory=memory_of(pod),
-            )
-            for pod in await api.list(
-                f"/api/v1/namespaces/{reference.namespace}/pods",
-                labels=reference.job_manager_labels,
-                fields="status.phase=Running",
-            )
-        ]
+    pods = await api.list(
+        f"/api/v1/namespaces/{reference.namespace}/pods",
+        labels=reference.job_manager_labels,
+        fields="status.phase=Running",
+    )
+    return tuple([await _place_of(pod, labels, pools) for pod in pods])
+
+
+async def _place_of(
+    pod: Json, labels: _NodeLabels, pools: Sequence[NodePool], *, cores: float = 0.0
+) -> PodPlace:
+    """Return a pod's place; `cores` where its containers ask for none."""
+    cpu = sum(each for each in _asked(pod, "cpu") if not math.isnan(each))
+    return PodPlace(
+        pool=pool_of(await labels.of(pod), pools),
+        cores=cpu or cores,
+        memory=sum(_asked(pod, "memory")),
     )
 
 
@@ -185,17 +186,8 @@ def pool_of(labels: Mapping[str, str], pools: Sequence[NodePool]) -> str:
     return max(matching, key=lambda pool: len(pool.node_selector or {}), default=pools[0]).name
 
 
-def cpu_of(pod: Json) -> float:
-    """Return the cores that a pod's containers ask for, their limits for want; 0 without both."""
-    return sum(each for each in _asked(pod, "cpu") if not math.isnan(each))
-
-
-def memory_of(pod: Json) -> float:
-    """Return the bytes that a pod's containers ask for, their limits for want; NaN without both."""
-    return sum(_asked(pod, "memory"))
-
-
 def _asked(pod: Json, resource: str) -> Iterator[float]:
+    """Yield what each container asks for, its limit for want; NaN without both."""
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
         asked = (resources.get("requests") or {}).get(resource)

@@ -5,7 +5,7 @@ import pytest
 from tests.operator.api.memory_api import MemoryApi
 from tests.operator.flink.builders import a_job
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.advise.adopt import AdoptionRequest, read_adoption, show_with
+from weir_operator.advise.adopt import AdoptionRequest, show_with
 from weir_operator.advise.flink_deployment import PATH
 from weir_operator.advise.view import view_job
 from weir_operator.advise.watch import JobWatch
@@ -72,7 +72,7 @@ def job_of(monkeypatch):
 
 
 async def test_a_job_that_cannot_be_reached_stops_the_move_with_the_reason(api):
-    _, found = await read_adoption(api, REQUEST)
+    _, found = await show_with(api, REQUEST)
 
     (stop,) = found.stops
     assert "services/trips-rest" in stop
@@ -82,7 +82,7 @@ async def test_a_check_that_gets_no_answer_is_not_taken_as_passed(api, job_of):
     job_of("version")
 
     with pytest.raises(TemporaryError, match="Flink did not answer: version"):
-        await read_adoption(api, REQUEST)
+        await show_with(api, REQUEST)
 
 
 async def test_a_moved_job_is_first_of_all_said_to_run_elsewhere(api):

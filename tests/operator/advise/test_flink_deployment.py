@@ -17,11 +17,11 @@ from weir_operator.advise.flink_deployment import (
     describe_overrides,
     explain_wait,
     find_autoscaler,
-    loses_overrides,
     read_deployment,
     read_memory,
     refusals,
     refuse_flink,
+    rescales_at_checkpoints,
 )
 from weir_operator.advise.reference import Reference, pools_of
 from weir_operator.advise.view import join_forward, view_job
@@ -112,8 +112,8 @@ def test_a_part_of_a_blue_green_deployment_is_neither_scaled_nor_moved():
 def test_another_scheduler_and_an_old_flink_are_refused():
     assert "expected Adaptive, got Default" in refuse_flink("2.0.1", {})
     assert "expected 1.18 or newer, got 1.17.2" in refuse_flink("1.17.2", {})
-    assert not loses_overrides("1.20.5")
-    assert loses_overrides("2.0.0")
+    assert not rescales_at_checkpoints("1.20.5")
+    assert rescales_at_checkpoints("2.0.0")
 
 
 @pytest.mark.parametrize(
