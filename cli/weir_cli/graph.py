@@ -52,11 +52,11 @@ def graph(
     from weir_operator.local.graph import read_job, render_plan
 
     arguments = read_words(job_args, "--job-args")
-    found = asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
+    plan, app = asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
     if as_json:
-        typer.echo(json.dumps([each.model_dump() for each in found.plan.vertices], indent=1))
+        typer.echo(json.dumps([each.model_dump() for each in plan.vertices], indent=1))
         return
-    typer.echo(render_plan(found.plan, found.app))
+    typer.echo(render_plan(plan, app))
 
 
 def _print_keys(file: Path, state: Path, *, as_json: bool) -> None:

@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -44,17 +43,10 @@ from weir_operator.wiring import assembly
 from weir_operator.wiring.vertices import discover_operators, vertices_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobRead:
-    """A job, read before it runs."""
-
-    plan: Plan
-    app: StreamApp | None
-    """The manifest that the job is in; `None` of a program alone."""
-
-
-async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str, ...]) -> JobRead:
-    """Return the operators of the job in a manifest, or of a program alone.
+async def read_job(
+    file: Path, *, entry_class: str | None, arguments: tuple[str, ...]
+) -> tuple[Plan, StreamApp | None]:
+    """Return the operators of a job before it runs, and the manifest that it is in, if any.
 
     Args:
         file: A StreamApp's manifest, a jar, a SQL script or a PyFlink program.
@@ -68,10 +60,9 @@ async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str,
     if not is_program(file):
         app = load_app(file)
         plan = await read_operators(app, file, entry_class=entry_class, arguments=arguments)
-        return JobRead(plan=plan, app=app)
+        return plan, app
     given = default_manifest(file, entry_class=entry_class, arguments=arguments)
-    plan = await read_operators(with_script(parse_manifest(given), file), file)
-    return JobRead(plan=plan, app=None)
+    return await read_operators(with_script(parse_manifest(given), file), file), None
 
 
 async def read_operators(

@@ -136,13 +136,6 @@ class LocalRun:
     """Leave the job running at the end, for the next start to adopt."""
 
 
-@dataclass(slots=True)
-class Keeping:
-    """Whether the end of the run leaves the job running."""
-
-    job: bool = False
-
-
 async def run_local(
     run: LocalRun, *, show: Callable[[Record], None], lock: AppLock | None = None
 ) -> RunSummary:
@@ -167,8 +160,8 @@ async def run_local(
             await _clear_away(settings, folder, lock)
         runtime = await LocalRuntime.open(settings, lock=lock)
         # Before anything else can fail: whatever happens next, no process is left behind.
-        keeping = Keeping()
-        stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
+        kept = False
+        stack.push_async_callback(lambda: runtime.detach() if kept else runtime.close())
         stop = stop_on_signals(stack)
         loops = assembly.loop_settings(app, policy=run.policy)
         recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
@@ -217,7 +210,7 @@ async def run_local(
         while True:
             steering = assemble(app, around, job=job, policy=run.policy, plan=plan)
             try:
-                await _bring_up(steering, stop, keeping, keep=run.keep)
+                kept = await _bring_up(steering, stop) and run.keep
                 if not stop.is_set():
                     tell("JobManagerReady", _describe_places(runtime))
                     now = clock.monotonic()
@@ -227,7 +220,7 @@ async def run_local(
                 break
             except OperatorsChangedError as change:
                 plan = change.plan
-        if keeping.job:
+        if kept:
             tell("JobKept", "The job still runs; the next start takes it over")
         else:
             try:
@@ -240,9 +233,8 @@ async def run_local(
         )
 
 
-async def _bring_up(
-    steering: Steering, stop: asyncio.Event, keeping: Keeping, *, keep: bool
-) -> None:
+async def _bring_up(steering: Steering, stop: asyncio.Event) -> bool:
+    """Start the job and compile its policy; return whether the job was started."""
     bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
     # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
     compiling = asyncio.create_task(asyncio.to_thread(steering.managers.compile))
@@ -252,7 +244,7 @@ async def _bring_up(
         compiling.cancel()  # its thread goes on, and others find what it has compiled
         raise
     await _first(compiling, stop)
-    keeping.job = keep and bringing_up.done() and not bringing_up.cancelled()
+    return bringing_up.done() and not bringing_up.cancelled()
 
 
 async def _quantile(source: MetricsSource, now: float) -> float:

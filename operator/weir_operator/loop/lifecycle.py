@@ -487,7 +487,7 @@ class Lifecycle:
         not_begun = journal.kind.begins and journal.step is Step.START
         if not_begun or not self._rescaler.can_resume(journal):
             # Nothing of it runs yet, and the manifest may have been mended since it was planned.
-            await self._rescaler.drop(journal)
+            await self._rescaler.refuse(journal, "Weir starts it again")
             return
         if to_stop:
             journal = await self._only_stop(journal)

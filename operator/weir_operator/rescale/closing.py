@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
@@ -156,35 +155,33 @@ class WithdrawnError(PermanentError):
     """A change is not asked for any more."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepFailure:
-    """Why a step came to nothing."""
-
-    reason: str
-    """One sentence."""
-    ran: bool = False
-    """A task of the new deployment ran."""
-    pending: tuple[tuple[str, str], ...] = ()
-    """(operator, pool) whose replicas found no place in time."""
-    withdrawn: bool = False
-    """The spec asks for something else by now."""
-
-
 def plan_rollback(
-    journal: RescaleJournal, failure: StepFailure, *, now: float, attempts: int
+    journal: RescaleJournal,
+    failure: str,
+    *,
+    ran: bool,
+    pending: tuple[tuple[str, str], ...],
+    withdrawn: bool,
+    now: float,
+    attempts: int,
 ) -> RescaleJournal:
     """Return the change at the step that follows a failed one; nothing has been forgotten.
 
     Args:
         journal: At the step that failed.
-        failure: Why.
+        failure: Why, one sentence.
+        ran: A task of the new deployment ran.
+        pending: (operator, pool) whose replicas found no place in time.
+        withdrawn: The spec asks for something else by now.
         now: Unix time.
         attempts: Submissions on the way back before the change ends as failed.
     """
     if journal.in_place:
-        return _plan_way_back_in_place(journal, failure, now=now, attempts=attempts)
-    first = journal.failure or failure.reason
-    ran = failure.ran or journal.ran
+        return _plan_way_back_in_place(
+            journal, failure, withdrawn=withdrawn, now=now, attempts=attempts
+        )
+    first = journal.failure or failure
+    ran = ran or journal.ran
     if journal.step is Step.CANCEL:
         attempt = journal.attempt + 1
         step = Step.FAILED if attempt >= attempts else Step.CANCEL
@@ -199,30 +196,28 @@ def plan_rollback(
             failure=first,
             direction=Direction.BACK,
             ran=ran,
-            pending=failure.pending,
-            withdrawn=failure.withdrawn,
+            pending=pending,
+            withdrawn=withdrawn,
             new_job=journal.new_job if submitted else new_id(),
         )
-    if failure.pending and journal.step is Step.START and journal.kind.begins:
+    if pending and journal.step is Step.START and journal.kind.begins:
         # The same again finds no place either: the next check goes where there is one.
-        return journal.at(Step.FAILED, now, failure=first, pending=failure.pending)
+        return journal.at(Step.FAILED, now, failure=first, pending=pending)
     # A start or recovery has no way back, and the way back has none either: the same again.
-    return journal.at(
-        Step.CANCEL, now, failure=first, ran=ran, pending=failure.pending or journal.pending
-    )
+    return journal.at(Step.CANCEL, now, failure=first, ran=ran, pending=pending or journal.pending)
 
 
 def _plan_way_back_in_place(
-    journal: RescaleJournal, failure: StepFailure, *, now: float, attempts: int
+    journal: RescaleJournal, failure: str, *, withdrawn: bool, now: float, attempts: int
 ) -> RescaleJournal:
     """Return the change of an external job at the step that follows a failed one.
 
     What was written is taken back. Of a job that is another one by now, nothing is: its loops are
     made again, and decide again.
     """
-    if failure.withdrawn:
-        return journal.at(Step.ABANDONED, now, failure=failure.reason, withdrawn=True)
-    first, attempt = journal.failure or failure.reason, journal.attempt + 1
+    if withdrawn:
+        return journal.at(Step.ABANDONED, now, failure=failure, withdrawn=True)
+    first, attempt = journal.failure or failure, journal.attempt + 1
     if journal.is_back and attempt >= attempts:
         return journal.at(Step.FAILED, now, failure=first)
     if journal.is_back:

@@ -28,7 +28,6 @@ from weir_operator.errors import (
 from weir_operator.flink.answers import JobState
 from weir_operator.rescale.closing import (
     WITH_A_WAY_BACK,
-    StepFailure,
     WithdrawnError,
     close_change,
     is_between_jobs,
@@ -174,9 +173,7 @@ class Rescaler:
                 break
             await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
-            revision = journal.revision_of_processes(self._store.load().revision)
-            if revision is not None:
-                self._runtime.use(_with_the_agent(revision, journal))
+            self._use(journal.revision_of_processes(self._store.load().revision), journal)
             try:
                 if journal.kind is Kind.UPGRADE and journal.is_back and journal.step is Step.REMOVE:
                     # First: TaskManagers that wait for a node would take the place of the new
@@ -201,16 +198,13 @@ class Rescaler:
         await self._finish(journal)
         return journal
 
-    async def drop(self, journal: RescaleJournal) -> None:
-        """End a change of which nothing has run yet; what it knows of the state is kept."""
-        await self._finish(
-            journal.at(Step.FAILED, self._clock.now(), failure="Weir starts it again")
-        )
-
     async def refuse(
         self, journal: RescaleJournal, failure: str, *, step: Step = Step.FAILED
     ) -> RescaleJournal:
-        """End a change that cannot be begun at `step`, and return that end; the status says why."""
+        """End a change of which nothing has run at `step`, and return that end.
+
+        The status says why, and keeps what the change knows of the state.
+        """
         end = journal.at(step, self._clock.now(), failure=failure)
         await self._finish(end)
         return end
@@ -252,18 +246,17 @@ class Rescaler:
                 await self._end_those_of_another_graph(journal, adapted)
                 journal = adapted
                 await self._write(journal)
-                if journal.revision is not None:
-                    self._runtime.use(_with_the_agent(journal.revision, journal))
+                self._use(journal.revision, journal)
         revision = journal.revision_of_processes(self._store.load().revision)
         # Before anything is started or stopped: a job that cannot be pinned is left alone.
         spec = self._spec.of(revision)
         await self._retried(lambda: refuse_script(journal, jobs=self._jobs, spec=spec))
         await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
         known = await with_graph(journal, jobs=self._jobs, spec=spec)
-        if known is not journal and known.revision is not None:
+        if known is not journal:
             journal = known
             await self._write(journal)
-            self._runtime.use(_with_the_agent(known.revision, journal))
+            self._use(journal.revision, journal)
 
         def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
             return stale_replicas(alive, revision, journal.replaced)
@@ -323,6 +316,16 @@ class Rescaler:
             # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
+
+    def _use(self, revision: Revision | None, journal: RescaleJournal) -> None:
+        """Have what is started from now on made of a revision, with the agent for this direction.
+
+        The way back leads to the image that ran, which the nodes could pull: the one of now may be
+        why the target does not run. All else is made with the one of now; an old one may be gone.
+        """
+        if revision is not None:
+            agent = revision.agent if journal.is_back else None
+            self._runtime.use(revision.model_copy(update={"agent": agent}))
 
     async def _end_those_of_another_graph(
         self, before: RescaleJournal, adapted: RescaleJournal
@@ -554,9 +557,6 @@ class Rescaler:
         since = asked_at
         return await self._retried(lambda: self._states.was_stopped(job, asked_at=since))
 
-    async def _newest(self, job: str) -> str | None:
-        return await self._states.find_newest(job, stop_asked=False)
-
     async def _restore_point(self, journal: RescaleJournal) -> str | None:
         job, status = _required(journal.old_job), self._store.load()
         only_cancels = self._settings.via == "Checkpoint" and journal.kind is Kind.RESCALE
@@ -577,7 +577,7 @@ class Rescaler:
             ran = ran or progress.ran
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
-        own = await self._retried(lambda: self._newest(job))
+        own = await self._retried(lambda: self._states.find_newest(job, stop_asked=False))
         if (
             progress is not None
             and progress.state is JobState.FINISHED
@@ -700,7 +700,9 @@ class Rescaler:
                 if not may_submit(journal, live):
                     journal = await self._end_old_job(journal)
                     return None
-                if may_have_run and await self._newest(journal.new_job) is not None:
+                if may_have_run and await self._states.find_newest(
+                    journal.new_job, stop_asked=False
+                ):
                     # It has come further than the state that it is to be submitted with.
                     raise PermanentError("The JobManager lost the job after it had started")
                 by_agent = await is_pinned_by_agent(journal, jobs=self._jobs, spec=spec)
@@ -840,9 +842,14 @@ class Rescaler:
         withdrawn: bool = False,
     ) -> RescaleJournal:
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        found = StepFailure(reason=failure, ran=ran, pending=pending, withdrawn=withdrawn)
         return plan_rollback(
-            journal, found, now=self._clock.now(), attempts=self._settings.back_attempts
+            journal,
+            failure,
+            ran=ran,
+            pending=pending,
+            withdrawn=withdrawn,
+            now=self._clock.now(),
+            attempts=self._settings.back_attempts,
         )
 
     async def _ended(self, job: str) -> None:
@@ -876,15 +883,6 @@ def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object
     # A savepoint that a person gave the job to start from is not Weir's.
     own = path if is_of(path, _required(journal.old_job)) else None
     return {"restore_path": path, "by_checkpoint": False, "savepoint": own}
-
-
-def _with_the_agent(revision: Revision, journal: RescaleJournal) -> Revision:
-    """Return the revision with the agent's image for this direction.
-
-    The way back leads to the image that ran, which the nodes could pull: the one of now may be why
-    the target does not run. All else is made with the one of now; an old one may be gone.
-    """
-    return revision if journal.is_back else revision.model_copy(update={"agent": None})
 
 
 def _required(job: str | None) -> str:

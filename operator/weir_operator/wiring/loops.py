@@ -43,9 +43,9 @@ from weir_operator.wiring.discovery import Discovery
 from weir_operator.wiring.vertices import (
     discover_operators,
     is_pinnable,
-    keep_operators,
     share_operators,
     vertices_of,
+    with_operators,
 )
 from weir_policies.model.season import Season
 
@@ -173,7 +173,7 @@ def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> Stream
     status = around.store.load()
     running = {} if status.revision is None else status.revision.vertices
     if running and not is_pinnable(plan):
-        return keep_operators(app, running)
+        return with_operators(app, running, {})
     try:
         return discover_operators(app, plan, status.deployments)
     except PermanentError:

@@ -63,17 +63,13 @@ def discover_operators(app: StreamApp, plan: Plan | None, known: Collection[str]
     sinks = (path.sink for path in app.spec.objective.paths)
     vertices = group_vertices(plan, written, {*separated, *sinks})
     limits = {name: plan.limit_of(parts) for name, parts in vertices.items()}
-    return _with_operators(app, vertices, limits)
+    return with_operators(app, vertices, limits)
 
 
-def keep_operators(app: StreamApp, vertices: Mapping[str, tuple[str, ...]]) -> StreamApp:
-    """Return the StreamApp with the operators that its job runs with, before the job is asked."""
-    return _with_operators(app, vertices, {})
-
-
-def _with_operators(
+def with_operators(
     app: StreamApp, vertices: Mapping[str, tuple[str, ...]], limits: Mapping[str, int]
 ) -> StreamApp:
+    """Return the StreamApp with these operators, of at most so many replicas by name."""
     named = {operator.name: operator for operator in app.spec.operators}
     maximum = app.spec.flink.max_parallelism
     operators = []
