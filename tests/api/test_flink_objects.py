@@ -389,7 +389,7 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
     assert words in refusal
     assert refusal.endswith("; correct the StreamApp")
     assert "271828" not in refusal
-    path = AppObjects(guest, pods).path("Deployment", group="apps/v1")
+    path = AppObjects(guest, pods).path("Deployment")
     assert (await kube.get(path)).body["items"] == []
 
 
@@ -403,7 +403,7 @@ async def test_an_upgrade_to_pods_that_the_api_server_takes_is_let_through(
     assert await runtime.find_misfit(revision_of(podTemplate=TEMPLATE), {"large"}, fits) == ""
 
     objects = AppObjects(guest, pods)
-    tried = await guest.get(objects.path("ReplicaSet", group="apps/v1"))
+    tried = await guest.get(objects.path("ReplicaSet"))
     assert tried["items"] == [], "that of the JobManager that was tried"
     agent = AgentImage(image="example/weir:1", digest="0" * 64)
     for each in manifests.trial(replace(pods, agent=agent)):
@@ -418,7 +418,7 @@ async def test_a_name_that_somebody_else_has_taken_is_known_before_an_upgrade(ku
     taken["metadata"] = {"name": taken["metadata"]["name"]}
     taken["spec"]["selector"]["matchLabels"] = labels
     taken["spec"]["template"]["metadata"]["labels"] = labels
-    path = AppObjects(guest, pods).path("Deployment", group="apps/v1")
+    path = AppObjects(guest, pods).path("Deployment")
     assert (await kube.create(path, taken)).status == 201
 
     refusal = await runtime.find_misfit(revision_of(), {"large"}, fits)

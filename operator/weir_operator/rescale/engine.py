@@ -442,9 +442,7 @@ class Rescaler:
         if found is None:
             if settings.via != "Savepoint" and await self._jobs.newest(job) is not None:
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
-                late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
-                await self._write(late)
-                return await self._stop_by_checkpoint(late)
+                return await self._turn_to_checkpoint(journal)
             # Flink gives up by itself, after its checkpoint timeout.
             found = await self._until(stop.outcome, settings.savepoint_limit)
         if found is not None and found.path is not None:
@@ -514,6 +512,9 @@ class Rescaler:
                 journal = journal.model_copy(update={"disturbed": True})
                 cause = f"The job failed while Weir was about to restart it: {why}"
             return self._give_up(journal, cause)
+        return await self._turn_to_checkpoint(journal)
+
+    async def _turn_to_checkpoint(self, journal: RescaleJournal) -> RescaleJournal:
         late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
         await self._write(late)
         return await self._stop_by_checkpoint(late)

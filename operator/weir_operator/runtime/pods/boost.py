@@ -14,7 +14,7 @@ an earlier one left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -69,11 +69,7 @@ class Boosts:
         except (TemporaryError, PermanentError) as error:
             log.warning("boosts not ended", reason=str(error))
             return
-        sizes = {
-            pod["metadata"]["name"]: pod["metadata"]["annotations"][UNBOOSTED]
-            for pod in pods
-            if is_alive(pod) and UNBOOSTED in (pod["metadata"].get("annotations") or {})
-        }
+        sizes = _sizes_before(pod for pod in pods if is_alive(pod))
         has_ended = await asyncio.gather(*(self._take_back(*each) for each in sizes.items()))
         self._boosted = {name for name, ended in zip(sizes, has_ended, strict=True) if not ended}
         self._is_known = True
@@ -110,12 +106,7 @@ class Boosts:
 
     async def _make_room(self, alive: Sequence[Body]) -> None:
         """Take back what pods have been given; not from those that are just being asked."""
-        sizes = {
-            pod["metadata"]["name"]: pod["metadata"]["annotations"][UNBOOSTED]
-            for pod in alive
-            if pod["metadata"]["name"] in self._given
-            and UNBOOSTED in (pod["metadata"].get("annotations") or {})
-        }
+        sizes = _sizes_before(pod for pod in alive if pod["metadata"]["name"] in self._given)
         self._given -= sizes.keys()
         await asyncio.gather(*(self._take_back(*each) for each in sizes.items()))
 
@@ -159,6 +150,12 @@ class Boosts:
             await self._objects.api.patch(
                 self._objects.path("Pod", name), {"metadata": {"annotations": {UNBOOSTED: size}}}
             )
+
+
+def _sizes_before(pods: Iterable[Body]) -> dict[str, str]:
+    """Return the sizes by name of those of these pods that are boosted."""
+    notes = {pod["metadata"]["name"]: pod["metadata"].get("annotations") or {} for pod in pods}
+    return {name: each[UNBOOSTED] for name, each in notes.items() if UNBOOSTED in each}
 
 
 def _found_no_node(pod: Body) -> bool:

@@ -47,7 +47,6 @@ ANSWER_LIMIT = 2.0
 """Seconds for one answer while it starts."""
 _POLL = 0.2  # seconds between two questions while it starts
 _SLOW_POLL = 1.0  # the same, once it takes long
-_APPS = "apps/v1"
 _GRAPHS = "executionPlan-"
 """What the keys of jobs' graphs begin with in the ConfigMap that Flink 2.3.0 writes."""
 
@@ -123,7 +122,7 @@ class JobManagerPod:
 
     async def _provide(self, pods: FlinkPods) -> None:
         """Make its objects where they are not there, or are of an earlier revision."""
-        found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
+        found = await self._objects.find("Deployment", pods.job_manager)
         if found is not None:
             self._objects.check_owner("Deployment", found)
             self._results = results_of(found)
@@ -199,7 +198,7 @@ class JobManagerPod:
                 return True
             if reason:
                 raise PodsPendingError(f"The JobManager of {pods.app} is not running: {reason}", ())
-        made = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
+        made = await self._objects.find("Deployment", pods.job_manager)
         refusal = find_refusal(made)
         if refusal is not None and not any(map(is_alive, found)):
             raise PodsPendingError(

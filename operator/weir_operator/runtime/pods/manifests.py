@@ -162,7 +162,6 @@ def job_manager(pods: FlinkPods, config_map: str) -> Body:
         config_map=config_map,
         annotations=annotations,
         container={
-            "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
             "resources": resources,
             "ports": _ports(rest=REST_PORT, rpc=RPC_PORT, blob=BLOB_PORT, metrics=METRICS_PORT),
             "readinessProbe": _listens(REST_PORT),
@@ -197,7 +196,6 @@ def task_managers(
 ) -> Body:
     """Return the ReplicaSet of an operator in a pool."""
     identity = {"operator": operator, "pool": pool}
-    selector = pods.selector(TASK_MANAGER, **identity)
     template = pod_template(
         pods,
         component=TASK_MANAGER,
@@ -205,10 +203,8 @@ def task_managers(
         place=pods.place_named(pool),
         config_map=config_map,
         annotations={SIZE: size},
-        spread=True,
         avoid=avoid,
         container={
-            "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
             "resources": _resources(size, pods.place_named(pool).memory),
             # Named for what it says: a resize changes the CPU and nothing else, without a restart.
             "resizePolicy": [
@@ -226,14 +222,7 @@ def task_managers(
         },
     )
     name = pods.workload(operator, pool)
-    found = _object(pods, "apps/v1", "ReplicaSet", name, component=TASK_MANAGER, **identity)
-    return found | {
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": selector},
-            "template": template,
-        }
-    }
+    return _replica_set(pods, name, template, TASK_MANAGER, replicas=replicas, **identity)
 
 
 def trial(pods: FlinkPods) -> tuple[Body, Body]:
@@ -261,19 +250,12 @@ def trial(pods: FlinkPods) -> tuple[Body, Body]:
         place=place,
         config_map=files["metadata"]["name"],
         annotations={},
-        container={"command": ["sh", f"{CONFIG_MOUNT}/start.sh"], "resources": resources},
+        container={"resources": resources},
     )
     template["spec"]["terminationGracePeriodSeconds"] = 0
     if pods.make.claim is not None and (pods.make.jar or "").startswith(f"{STATE_MOUNT}/"):
         _show_claim(template["spec"], pods.make.claim)
-    workload = _object(pods, "apps/v1", "ReplicaSet", name, component=TRIAL)
-    return files, workload | {
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": pods.selector(TRIAL)},
-            "template": template,
-        }
-    }
+    return files, _replica_set(pods, name, template, TRIAL, replicas=1)
 
 
 def _show_claim(spec: Body, claim: str) -> None:
@@ -282,6 +264,28 @@ def _show_claim(spec: Body, claim: str) -> None:
         {"name": STATE_VOLUME, **source} if each["name"] == STATE_VOLUME else each
         for each in spec["volumes"]
     ]
+
+
+def _replica_set(
+    pods: FlinkPods,
+    name: str,
+    template: Body,
+    component: str,
+    *,
+    replicas: int,
+    operator: str = "",
+    pool: str = "",
+) -> Body:
+    selector = pods.selector(component, operator=operator, pool=pool)
+    return _object(
+        pods, "apps/v1", "ReplicaSet", name, component=component, operator=operator, pool=pool
+    ) | {
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector},
+            "template": template,
+        }
+    }
 
 
 def _object(

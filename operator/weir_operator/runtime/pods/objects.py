@@ -13,18 +13,19 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.runtime.pods.changes import Changes, Mark
 from weir_operator.runtime.pods.pods import APP, MANAGED_BY, FlinkPods
 
-_PLURALS: Mapping[str, str] = {
-    "ConfigMap": "configmaps",
-    "Deployment": "deployments",
-    "NetworkPolicy": "networkpolicies",
-    "Pod": "pods",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "ReplicaSet": "replicasets",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "Service": "services",
-    "ServiceAccount": "serviceaccounts",
+_COLLECTIONS: Mapping[str, tuple[str, str]] = {
+    "ConfigMap": ("v1", "configmaps"),
+    "Deployment": ("apps/v1", "deployments"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "Pod": ("v1", "pods"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "ReplicaSet": ("apps/v1", "replicasets"),
+    "Role": ("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    "Service": ("v1", "services"),
+    "ServiceAccount": ("v1", "serviceaccounts"),
 }
+_WORKLOADS = ("Deployment", "ReplicaSet")
 APPLIED = "weir.dev/applied"
 """Annotation of what Weir applies: a digest of it."""
 _EXACT = frozenset({"ingress", "podSelector", "rules", "selector"})
@@ -55,15 +56,16 @@ class AppObjects:
         """Return what differs once a pod or Deployment has changed; `None` where unknown."""
         return None if self._changes is None else self._changes.mark(self._key)
 
-    def path(self, kind: str, name: str = "", *, group: str = "v1") -> str:
+    def path(self, kind: str, name: str = "") -> str:
         """Return where a kind's collection is, or one object of it."""
-        root = "/api" if "/" not in group else "/apis"
-        collection = f"{root}/{group}/namespaces/{self._namespace}/{_PLURALS[kind]}"
+        group, plural = _COLLECTIONS[kind]
+        root = "/apis" if "/" in group else "/api"
+        collection = f"{root}/{group}/namespaces/{self._namespace}/{plural}"
         return f"{collection}/{name}" if name else collection
 
     def path_of(self, thing: Body) -> str:
         """Return where an object is, or will be."""
-        return self.path(thing["kind"], thing["metadata"]["name"], group=thing["apiVersion"])
+        return self.path(thing["kind"], thing["metadata"]["name"])
 
     async def apply(self, *things: Body) -> None:
         """Make or change objects, in this order; none of them where one is somebody else's.
@@ -132,9 +134,9 @@ class AppObjects:
         has_label: bool = (meta.get("labels") or {}).get(APP) == self._key.name
         return has_label and self._owner.uid in owners
 
-    async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
+    async def find(self, kind: str, name: str) -> Body | None:
         """Return an object, or `None`."""
-        return await self._at(self.path(kind, name, group=group))
+        return await self._at(self.path(kind, name))
 
     async def pods(self, labels: Mapping[str, str]) -> tuple[Body, ...]:
         """Return the StreamApp's pods with these labels, ended and ending ones included."""
@@ -161,20 +163,20 @@ class AppObjects:
         Raises:
             TemporaryError: A pod is still there after `timeout` seconds.
         """
-        for kind, group in (("Deployment", "apps/v1"), ("ReplicaSet", "apps/v1")):
-            await self._delete(kind, group=group)
+        for kind in _WORKLOADS:
+            await self._delete(kind)
         await self._wait_for_pods(timeout)
         # Not before: a JobManager that ends still writes who leads.
-        for kind, group in (
-            ("ConfigMap", "v1"),
-            ("Service", "v1"),
-            ("PodDisruptionBudget", "policy/v1"),
-            ("NetworkPolicy", "networking.k8s.io/v1"),
-            ("RoleBinding", "rbac.authorization.k8s.io/v1"),
-            ("Role", "rbac.authorization.k8s.io/v1"),
-            ("ServiceAccount", "v1"),
+        for kind in (
+            "ConfigMap",
+            "Service",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "RoleBinding",
+            "Role",
+            "ServiceAccount",
         ):
-            await self._delete(kind, group=group)
+            await self._delete(kind)
         for each in await self.recovery():
             await self.api.delete(self.path("ConfigMap", each["metadata"]["name"]))
 
@@ -183,15 +185,14 @@ class AppObjects:
         return await self.api.list(self.path("ConfigMap"), labels=_text(self._recovery))
 
     async def _workloads(self) -> tuple[Body, ...]:
-        found = [
-            await self.api.list(self.path(kind, group="apps/v1"), labels=_text(self._selector))
-            for kind in ("Deployment", "ReplicaSet")
-        ]
+        found = [await self._list(kind) for kind in _WORKLOADS]
         return tuple(each for workloads in found for each in workloads)
 
     async def _config_map_names(self) -> set[str]:
-        found = await self.api.list(self.path("ConfigMap"), labels=_text(self._selector))
-        return {each["metadata"]["name"] for each in found}
+        return {each["metadata"]["name"] for each in await self._list("ConfigMap")}
+
+    async def _list(self, kind: str) -> tuple[Body, ...]:
+        return await self.api.list(self.path(kind), labels=_text(self._selector))
 
     async def _at(self, path: str) -> Body | None:
         try:
@@ -199,9 +200,9 @@ class AppObjects:
         except NotFoundError:
             return None
 
-    async def _delete(self, kind: str, *, group: str) -> None:
-        for each in await self.api.list(self.path(kind, group=group), labels=_text(self._selector)):
-            await self.api.delete(self.path(kind, each["metadata"]["name"], group=group))
+    async def _delete(self, kind: str) -> None:
+        for each in await self._list(kind):
+            await self.api.delete(self.path(kind, each["metadata"]["name"]))
 
     async def _wait_for_pods(self, timeout: float) -> None:
         loop = asyncio.get_running_loop()

@@ -28,32 +28,28 @@ from weir_operator.streamapp.sentences import sentence
 
 CONTAINER = "flink-main-container"
 STATE_VOLUME = "weir-state"
-
-
 AGENT_MOUNT = "/opt/weir-agent"
-
-
 AGENT_JAR = "weir-agent.jar"
-
-
 _AGENT_RESOURCES: Mapping[str, str] = {"cpu": "100m", "memory": "32Mi"}
 """Of the container that copies it, which ends before Flink's begins: the pod asks for no more."""
-
-
 AGENT_IN_IMAGE = f"/opt/weir/share/weir/{AGENT_JAR}"
 """Where Weir's image has it, as the Dockerfile says."""
-
-
 FLINK_USER = 9999
 """User and group of Flink's own images, which start as root and would be refused as such."""
-
-
 HELD_FOR = 300
 """Seconds for which a TaskManager that is evicted goes on working, at most."""
 LEAVE_A_DEAD_NODE_AFTER = 30
 """Seconds; the default of 300 would leave the job without its TaskManager for as long."""
-
-
+_RESTRICTED: Mapping[str, Any] = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+    # What a JVM says before it dies is then in the pod's status.
+    "terminationMessagePolicy": "FallbackToLogsOnError",
+}
+"""Of every container that Weir writes."""
 _REPLACED = frozenset({"command", "args"})
 _ONE_OF = (
     frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"}),
@@ -72,7 +68,6 @@ def pod_template(
     config_map: str,
     container: Body,
     annotations: Mapping[str, str],
-    spread: bool = False,
     avoid: Sequence[str] = (),
 ) -> Body:
     """Return the template of a JobManager's or TaskManager's pods.
@@ -86,7 +81,6 @@ def pod_template(
         config_map: Name of the ConfigMap with `config.yaml` and the start script.
         container: What Weir owns of the main container beside image, configuration and volumes.
         annotations: Of the pod.
-        spread: Whether pods of one operator should avoid each other's nodes.
         avoid: Names of nodes that they must not run on.
 
     Raises:
@@ -109,7 +103,7 @@ def pod_template(
         "spec": {
             **_defaults(is_job_manager=not operator),
             **_pod_account(pods, is_job_manager=not operator),
-            **({"topologySpreadConstraints": [_spread(pods, operator)]} if spread else {}),
+            **({"topologySpreadConstraints": [_spread(pods, operator)]} if operator else {}),
         }
     }
     template = {key: without_nulls(each) for key, each in pods.make.pod_template.items()}
@@ -196,13 +190,7 @@ def _defaults(*, is_job_manager: bool) -> Body:
             {
                 "name": CONTAINER,
                 "imagePullPolicy": "IfNotPresent",
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                # What a JVM says before it dies is then in the pod's status.
-                "terminationMessagePolicy": "FallbackToLogsOnError",
+                **_RESTRICTED,
             }
         ],
     }
@@ -238,6 +226,7 @@ def _container(pods: FlinkPods, container: Body) -> Body:
     own = {
         "name": CONTAINER,
         "image": pods.make.image,
+        "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
         "env": [
             _from_field("POD_NAME", "metadata.name"),
             _from_field("POD_IP", "status.podIP"),
@@ -273,12 +262,7 @@ def _provide_agent(agent: AgentImage) -> Body:
         # A quota of the namespace may demand limits. They equal the requests, because a single
         # container with others would cost the pod the QoS class Guaranteed.
         "resources": {"requests": dict(_AGENT_RESOURCES), "limits": dict(_AGENT_RESOURCES)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **_RESTRICTED,
         "volumeMounts": [_agent_mount(read_only=False)],
     }
 

@@ -48,7 +48,6 @@ CHOICE_LIMIT = 2.0
 DELETION_LIMIT = 30.0
 """Seconds in which pods get the signal to end."""
 _POLL = 0.1
-_APPS = "apps/v1"
 
 Group = tuple[str, str]
 """Operator and pool of a ReplicaSet."""
@@ -200,7 +199,7 @@ class TaskManagerPods:
             # Where somebody deleted the ReplicaSet, its pods are deleted by name below.
             with suppress(NotFoundError):
                 await self._objects.api.patch(
-                    self._objects.path("ReplicaSet", name, group=_APPS),
+                    self._objects.path("ReplicaSet", name),
                     {"spec": {"replicas": staying}},
                 )
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
@@ -258,7 +257,7 @@ class TaskManagerPods:
         return tuple(sorted(found, key=lambda pod: str(pod["metadata"]["name"])))
 
     async def _set(self, pods: FlinkPods, operator: str, pool: str) -> Body | None:
-        return await self._objects.find("ReplicaSet", pods.workload(operator, pool), group=_APPS)
+        return await self._objects.find("ReplicaSet", pods.workload(operator, pool))
 
 
 def make_files(pods: FlinkPods, operator: str, pool: str) -> Body:
