@@ -37,14 +37,7 @@ class AdoptionRequest:
 
 
 async def show(request: AdoptionRequest) -> tuple[FlinkDeployment, Adoption]:
-    """Return the FlinkDeployment, the StreamApp that would replace it, and what stops the move.
-
-    Nothing is changed. It asks the cluster that this process runs in, else the one that
-    `KUBECONFIG` names.
-
-    Raises:
-        PermanentError, TemporaryError: See `show_with`.
-    """
+    """Do what `show_with` does, in the cluster of this process, else in that of `KUBECONFIG`."""
     api = await KubernetesApi.connect()
     try:
         return await show_with(api, request)
@@ -55,7 +48,9 @@ async def show(request: AdoptionRequest) -> tuple[FlinkDeployment, Adoption]:
 async def show_with(
     api: KubernetesApi, request: AdoptionRequest
 ) -> tuple[FlinkDeployment, Adoption]:
-    """Do what `show` says, with a client of the API server.
+    """Return the FlinkDeployment, the StreamApp that would replace it, and what stops the move.
+
+    Nothing is changed.
 
     Raises:
         PermanentError: There is no such FlinkDeployment, it or the StreamApps of its namespace may

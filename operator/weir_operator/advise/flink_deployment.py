@@ -266,9 +266,7 @@ def refuse_autoscaler(deployment: FlinkDeployment) -> Iterator[str]:
 def explain_wait(deployment: FlinkDeployment, *, is_back: bool = False) -> str:
     """Return why the key cannot be written now, a sentence; empty where it can.
 
-    Args:
-        deployment: As it is now.
-        is_back: The key takes a change back, which the job may have to be restarted for.
+    One that takes a change back may be written to a job that does not run.
     """
     state = deployment.job_state
     if state == RUNNING or (is_back and state in _TAKES_SCALING):

@@ -166,9 +166,7 @@ class InPlace:
     async def write(self, wanted: Vertices, *, is_back: bool = False) -> None:
         """Write the parallelism to the FlinkDeployment, where it is not there already.
 
-        Args:
-            wanted: The parallelism.
-            is_back: It is the one from before a change, after which the job may not run.
+        After a change that is taken back (`is_back`), the job may not run.
 
         Raises:
             PermanentError: Weir cannot scale it any more.
@@ -280,12 +278,7 @@ class InPlace:
         return not _differences(job, wanted)
 
     async def describe(self, wanted: Vertices, *, since: float) -> str:
-        """Return which vertices do not run as wanted, one sentence.
-
-        Args:
-            wanted: The parallelism.
-            since: Unix time at which the change began.
-        """
+        """Return which vertices do not run as wanted since a Unix time, one sentence."""
         job = await self._watch.run()
         found = ", ".join(_differences(job, wanted)) or "all of its tasks ran too late"
         rescales = await self._rescales(job.id, since=since)
@@ -300,12 +293,8 @@ class InPlace:
     async def time_down(self, wanted: Vertices, *, since: float) -> float | None:
         """Return the seconds from the stop of the job until all its tasks ran.
 
-        Returns `None` where Flink keeps no history of rescales, or where the change took several:
-        one of them may be the restart after a failure.
-
-        Args:
-            wanted: The parallelism with which it runs.
-            since: Unix time at which the change began.
+        Returns `None` where Flink keeps no history of rescales, or where the change, which began
+        at a Unix time, took several: one of them may be the restart after a failure.
         """
         flink, job = self._watch.flink, self._watch.job
         if flink is None or job is None:

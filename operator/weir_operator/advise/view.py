@@ -198,11 +198,9 @@ def _read_replicas(
 
 
 def join_forward(job: JobDetails, named: Mapping[str, str]) -> dict[str, str]:
-    """Return the operator of each vertex: those joined by forward edges have the first one's name.
+    """Return the operator of each vertex, of which `named` has the names, by the vertex's id.
 
-    Args:
-        job: The job, its vertices in topological order.
-        named: The name of each vertex by its id.
+    Those joined by forward edges have the name of the first one in topological order.
     """
     beside: dict[str, list[str]] = {vertex.id: [] for vertex in job.vertices}
     for edge in job.edges:

@@ -67,9 +67,7 @@ class JobSpec:
     def program(self, deployments: Deployments, *, by_agent: bool = False) -> Program:
         """Return the program as it runs at these deployments.
 
-        Args:
-            deployments: Its replicas.
-            by_agent: Weir's agent pins it: the program knows nothing of Weir.
+        One that Weir's agent pins (`by_agent`) knows nothing of Weir.
         """
         return Program(
             entry_class=self.entry_class,
@@ -155,12 +153,8 @@ class RescaleSettings:
     def node_patience(self, pool: str, known: Mapping[str, Sequence[float]]) -> float:
         """Return seconds until replicas without room in a pool are given up; 0 adds no wait.
 
-        At least what the user states; longer if nodes have taken nearly as long before. A pool for
-        which nothing is stated gets no nodes.
-
-        Args:
-            pool: Its name.
-            known: Seconds that such waits took, by pool.
+        At least what the user states; longer if nodes have taken nearly as long before (`known`,
+        seconds by pool). A pool for which nothing is stated gets no nodes.
         """
         stated = self.provisioning.get(pool, 0.0)
         times = known.get(pool, ())

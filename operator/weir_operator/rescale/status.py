@@ -160,13 +160,10 @@ class AppStatus(BaseModel):
 
 
 def lengthen(before: _Passing | None, first: float, longest: float, now: float) -> float:
-    """Return the seconds for which something that failed is not tried again: twice as many.
+    """Return the seconds for which something that failed is not tried again.
 
-    Args:
-        before: What is known of its last failure.
-        first: Seconds after the first failure, and after one that is long ago.
-        longest: The most.
-        now: Unix time.
+    Twice as many as after the failure before, at most `longest`; `first` after the first failure
+    and after one that is long ago. `now` is Unix time.
     """
     if before is None or now - before.until >= LONG_AGO:
         return first
@@ -181,11 +178,7 @@ def find_failed(
 ) -> FailedDeployment | None:
     """Return what is known of a target that failed and is not to be tried again yet.
 
-    Args:
-        failed: What is known of all.
-        current: What runs; to go there is to stay.
-        target: Where to go.
-        now: Unix time.
+    To go to the current deployment is to stay. `now` is Unix time.
     """
     if target == current:
         return None
@@ -203,13 +196,8 @@ def add_failed(
 ) -> tuple[FailedDeployment, ...]:
     """Return the deployments that failed with one more, which is not tried again for a while.
 
-    Args:
-        known: Those of before.
-        deployment: The one that failed.
-        first: Seconds for which it is not tried again; twice as many each time that it fails again.
-        reason: Why it failed.
-        now: Unix time.
-        longest: The most seconds.
+    For `first` seconds; twice as many each time that it fails again, at most `longest`. `now` is
+    Unix time.
     """
     before = next((each for each in known if each.deployment == deployment), None)
     lasts = lengthen(before, first, longest, now)

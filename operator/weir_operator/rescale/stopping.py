@@ -68,9 +68,7 @@ def is_of(path: str, job: str) -> bool:
 def find_own_failure(failures: Sequence[JobFailure], journal: RescaleJournal) -> str:
     """Return why the old job failed since a change began; empty where only its stop failed.
 
-    Args:
-        failures: Those that Flink remembers, the newest first.
-        journal: The change, whose savepoint failed.
+    Flink remembers the failures, the newest first.
     """
     for each in failures:
         if each.time >= journal.created and not _OF_A_STOP.search(each.cause):

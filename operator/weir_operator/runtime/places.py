@@ -41,11 +41,7 @@ class Place(BaseModel):
     """CPU quantity; `None` where replicas have sizes."""
 
     def digest(self, *, managed_memory: int = 0) -> str:
-        """Return a short name, the same for equal places.
-
-        Args:
-            managed_memory: MiB that Flink manages in a container here.
-        """
+        """Return a short name, the same for equal places with as many MiB of managed memory."""
         # Without defaults: a field that a later Weir adds must not rename places that stay.
         content = [self.model_dump(mode="json", exclude_defaults=True), managed_memory]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]

@@ -198,9 +198,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
 def initial_deployments(app: StreamApp, kept: Deployments | None = None) -> Deployments:
     """Return what the first start uses: smaller sizes where the largest cost too much.
 
-    Args:
-        app: The manifest.
-        kept: Of operators that run already, which stays as it is.
+    Operators that run already stay as they are (`kept`).
     """
     names = world.operator_names(app)
     # Those that can go nowhere else choose first.

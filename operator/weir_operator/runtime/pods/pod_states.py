@@ -57,13 +57,9 @@ def is_held(pod: Body, now: float) -> bool:
 
 
 def replica(pod: Body, pods: FlinkPods, *, terminating: str, now: float) -> Replica:
-    """Return the TaskManager that a pod is.
+    """Return the TaskManager that a pod is at a Unix time.
 
-    Args:
-        pod: As the API server has it.
-        pods: What the StreamApp's pods are made of.
-        terminating: Why its node is about to go; empty where it is not.
-        now: Unix time.
+    `terminating` is why its node is about to go; empty where it is not.
     """
     labels = pod["metadata"]["labels"]
     annotations = pod["metadata"].get("annotations") or {}

@@ -138,11 +138,9 @@ def listening_ports(pid: int) -> frozenset[int]:
 
 
 async def end(processes: Mapping[Path, ProcessIdentity], *, grace: float) -> None:
-    """End processes, given by configuration folder: politely, then for good; wait until gone.
+    """End processes, given by configuration folder, and wait until they are gone.
 
-    Args:
-        processes: What to end; what has ended already is skipped.
-        grace: Seconds that they get to leave by themselves.
+    They get `grace` seconds to leave by themselves; what has ended already is skipped.
 
     Raises:
         TemporaryError: The kernel did not end one of them.
