@@ -228,7 +228,7 @@ def test_fields_without_a_counterpart_are_told():
     assert "one JobManager instead of 2 (spec.jobManager.replicas)" in told
 
 
-def test_a_list_of_values_is_joined_as_the_operator_does():
+def test_nested_keys_are_flattened_and_lists_joined_as_the_operator_does():
     lists = {"pipeline": {"classpaths": ["file:///a.jar", "file:///b.jar"]}, "x": [True, 1]}
 
     assert flatten(lists) == {"pipeline.classpaths": "file:///a.jar;file:///b.jar", "x": "true;1"}

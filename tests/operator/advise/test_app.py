@@ -107,7 +107,8 @@ async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, t
     operators = [[each.name for each in terms.app.spec.operators] for terms in advised.found]
     assert operators[0][1] == "score-slow"
     assert operators[1][1] == "score-fast"
-    assert advised.reasons.count("JobChanged") == 1
+    [changed] = [each.message for each in advised.events if each.reason == "JobChanged"]
+    assert "source-numbers, score-fast, nowhere-writer" in changed
 
 
 async def test_a_reset_takes_back_what_was_advised(cluster, tmp_path):

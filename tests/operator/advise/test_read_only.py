@@ -30,7 +30,6 @@ from weir_operator.advise.read_only import (
     ExternalRuntime,
     ExternalStore,
     ForeignJobError,
-    JobChangedError,
 )
 from weir_operator.advise.view import external_app
 from weir_operator.advise.watch import WHOLE_LOOK_EVERY, JobWatch
@@ -122,16 +121,6 @@ async def test_the_jobs_client_refuses_as_well(watch, flink):
     assert flink.asked == []
 
 
-async def test_a_look_at_the_job_says_that_it_runs(watch, flink):
-    flink.asked.clear()
-
-    found = await ExternalJobs(ExternalRuntime(watch), watch).progress(JOB)
-
-    assert flink.asked
-    assert found is not None
-    assert found.running
-
-
 async def test_a_job_that_has_not_changed_costs_one_question_a_look(watch, flink):
     flink.asked.clear()
 
@@ -143,14 +132,6 @@ async def test_a_job_that_has_not_changed_costs_one_question_a_look(watch, flink
     assert again is not None
     assert len(quick) == 1
     assert len(flink.asked) > 1 + WHOLE_LOOK_EVERY  # now and then everything is looked at
-
-
-async def test_a_job_with_other_vertices_ends_the_loops(watch, flink):
-    jobs = ExternalJobs(ExternalRuntime(watch), watch)
-    flink.bring_out({"Score (slow)": "Score (fast)"})
-
-    with pytest.raises(JobChangedError, match="source-numbers, score-fast, nowhere-writer"):
-        await jobs.progress(JOB)
 
 
 async def test_a_job_that_is_gone_is_waited_for(watch, flink):

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress, StateSnapshot
@@ -669,34 +670,11 @@ class FakeWorld:
 class JobsOf:
     """The jobs of a `FakeWorld`, as `FlinkJobs` shows those of a cluster."""
 
-    @property
-    def unread(self) -> str:
-        """Why the plan could not be read."""
-        return self._world.unread
-
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
-        self.progress = world.progress
-        self.live = world.live
-        self.warm_up = world.warm_up
-        self.is_warming_up = world.is_warming_up
-        self.cancel_warm_up = world.cancel_warm_up
-        self.savepoint = world.savepoint
-        self.cancel = world.cancel
-        self.prepare = world.prepare
-        self.submit = world.submit
-        self.is_pinned_by_agent = world.is_pinned_by_agent
-        self.read_plan = world.read_plan
-        self.read_graph = world.read_graph
-        self.version = world.version
-        self.failure = world.failure
-        self.failures = world.failures
-        self.newest = world.newest
-        self.retained = world.retained
-        self.dispose = world.dispose
-        self.unregistered = world.unregistered
-        self.reading = world.reading
-        self.misplaced = world.misplaced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
 
     async def stop(self, job_id: str, trigger: str) -> None:
         """Stop with savepoint: at once, never, or with an error where the job does not run."""

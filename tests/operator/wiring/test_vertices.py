@@ -78,30 +78,8 @@ def found(app, plan, known=()):
     return vertices_of(discover_operators(app, plan, known))
 
 
-def test_a_job_of_which_nothing_is_known_is_one_operator():
-    assert found(an_app(), a_plan(*CHAIN)) == {
-        "job": ("source", "parse", "count", "sink", "commit")
-    }
-
-
 def test_a_vertex_named_as_the_whole_job_is_not_taken_for_separated():
     assert set(found(an_app(), a_plan(("source", "job"), ("job", "sink")), ("job",))) == {"job"}
-
-
-def test_a_separated_vertex_divides_the_others_into_those_before_and_behind_it():
-    assert found(an_app(), a_plan(*CHAIN), known=["job", "count"]) == {
-        "source-and-1-more": ("source", "parse"),
-        "count": ("count",),
-        "sink-and-1-more": ("sink", "commit"),
-    }
-
-
-def test_a_vertex_that_is_left_alone_has_its_own_name():
-    assert found(an_app(), a_plan(("source", "count"), ("count", "sink")), known=["count"]) == {
-        "source": ("source",),
-        "count": ("count",),
-        "sink": ("sink",),
-    }
 
 
 def test_a_sink_with_a_bound_of_its_own_is_an_operator_of_its_own():

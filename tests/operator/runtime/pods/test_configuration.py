@@ -22,7 +22,6 @@ from weir_operator.runtime.pods.configuration import (
     provide_jar,
     start_script,
     task_manager_files,
-    use_archive,
 )
 from weir_operator.runtime.pods.pods import PYTHON_JAR, FlinkPods
 from weir_operator.streamapp import flink as streamapp_flink
@@ -149,22 +148,12 @@ def test_a_container_that_starts_again_finds_its_folder_as_it_left_it(image):
     assert not image.failed, image.said
 
 
-def test_a_jvm_starts_from_the_images_archive_of_classes(image):
-    image.put("opt/flink/weir/tm.jsa")
-    script = start_script(
-        options=(), main="Main", config_dir="/conf", before=use_archive(), more_options="$archive"
-    )
-
-    assert "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa" in script
-    assert "exec $through java  $archive" in script
-
-
 def test_job_manager_and_task_managers_start_from_the_archive():
     for files in (
         job_manager_files(pods_of()),
         task_manager_files(pods_of(), "match", "small"),
     ):
-        assert use_archive() in files["start.sh"]
+        assert "archive=-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa\n" in files["start.sh"]
         assert "java" in files["start.sh"].partition("$archive")[0].splitlines()[-1]
 
 

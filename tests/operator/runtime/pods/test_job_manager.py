@@ -149,6 +149,13 @@ def a_pod(pods, **spec):
     }
 
 
+def without_a_node(pods):
+    waiting = a_pod(pods)
+    no_node = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    waiting["status"]["conditions"] = [{**no_node, "message": "0/3 nodes are available"}]
+    return waiting
+
+
 async def test_one_that_begins_is_waited_for_until_it_has_its_place_though_it_does_not_answer(
     job_manager, pods, cluster, monkeypatch
 ):
@@ -177,10 +184,7 @@ async def test_one_that_begins_and_gets_no_node_is_given_up_with_the_reason(
     job_manager, pods, cluster, monkeypatch
 ):
     monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
-    waiting = a_pod(pods)
-    no_node = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    waiting["status"]["conditions"] = [{**no_node, "message": "0/3 nodes are available"}]
-    cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = waiting
+    cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = without_a_node(pods)
 
     with pytest.raises(PodsPendingError, match="0/3 nodes"):
         await job_manager.begin(pods)
@@ -296,24 +300,7 @@ async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(
 ):
     monkeypatch.setattr(Flink, "silent", True)
     monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
-    cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"] = {
-        "kind": "Pod",
-        "metadata": {
-            "name": "trips-jobmanager-1",
-            "labels": pods.labels("jobmanager") | {"weir.dev/revision": "r1"},
-        },
-        "status": {
-            "phase": "Pending",
-            "conditions": [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": "Unschedulable",
-                    "message": "0/3 nodes are available",
-                }
-            ],
-        },
-    }
+    cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = without_a_node(pods)
 
     with pytest.raises(PodsPendingError, match="0/3 nodes"):
         await job_manager.ensure(pods)
@@ -362,23 +349,12 @@ REFUSED = (
 
 def crashing(pods, message):
     """A pod of the JobManager whose last process ended with a message."""
-    return {
-        "kind": "Pod",
-        "metadata": {
-            "name": "trips-jobmanager-1",
-            "labels": pods.labels("jobmanager") | {"weir.dev/revision": "r1"},
-        },
-        "status": {
-            "phase": "Running",
-            "containerStatuses": [
-                {
-                    "name": "flink-main-container",
-                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-                    "lastState": {"terminated": {"exitCode": 239, "message": message}},
-                }
-            ],
-        },
+    container = {
+        "name": "flink-main-container",
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 239, "message": message}},
     }
+    return a_pod(pods) | {"status": {"phase": "Running", "containerStatuses": [container]}}
 
 
 @pytest.fixture
@@ -390,9 +366,7 @@ def crashes(cluster, pods, monkeypatch):
         monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
         keep_recovery_data(cluster, pods)
         cluster.objects[RECOVERY]["data"] = {"executionPlan-aa": "x", "leader": "me"}
-        cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"] = crashing(
-            pods, message
-        )
+        cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"] = crashing(pods, message)
 
         async def jobs(self):
             if job_manager_module.results_of(cluster.objects[DEPLOYMENT]):
@@ -427,7 +401,7 @@ async def test_an_upgrade_keeps_away_from_the_result_that_was_left(
 ):
     crashes(REFUSED)
     await job_manager.ensure(pods)
-    del cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"]
+    del cluster.objects["/api/v1/namespaces/streams/pods/jm-r1"]
     path = results_path(cluster)
     upgraded = replace(pods, revision="r2", make=replace(pods.make, image="example/trips:2"))
 

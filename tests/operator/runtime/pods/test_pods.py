@@ -58,7 +58,8 @@ def test_managed_memory_goes_to_the_operators_that_use_it():
 def test_managed_memory_that_the_manifest_asks_for_is_had_whoever_uses_it():
     graph = JobGraph(managed={"match": False, "sink": False})
 
-    assert memory_of(graph, "match", managed="100Mi").managed == 100
+    for pool in ("small", "large"):
+        assert memory_of(graph, "match", pool, managed="100Mi").managed == 100
 
 
 def test_managed_memory_is_the_same_in_pools_that_differ():

@@ -355,9 +355,8 @@ async def test_a_trial_reads_the_volume_with_the_state_only_where_the_jar_is_on_
     pods = pods_of()
     jar_there = replace(pods, make=replace(pods.make, jar=jar), revision="r2")
 
-    files, workload = manifests.trial(jar_there)
+    _, workload = manifests.trial(jar_there)
 
     volumes = workload["spec"]["template"]["spec"]["volumes"]
     claims = [each["persistentVolumeClaim"] for each in volumes if "persistentVolumeClaim" in each]
     assert claims == ([{"claimName": pods.make.claim, "readOnly": True}] if can_read else [])
-    assert "high-availability" not in files["data"]["config.yaml"]
