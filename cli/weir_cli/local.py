@@ -5,7 +5,7 @@ The log is a file of JSON lines, because the terminal belongs to the view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,6 +90,7 @@ def local(
     import logging
 
     from weir_operator.cluster.process.logs import send_logs
+    from weir_operator.local.graph import read_job
     from weir_operator.local.program import load_app, write_manifest
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import RecordedRun
@@ -103,7 +104,8 @@ def local(
     # Before anything is started or written: the job of another Weir stays as it is.
     refuse_second_weir(state, name)
     if made is not None:
-        _refuse_unsuitable(made, file)
+        # What is no job that Weir can run is refused before anything is written or started.
+        asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
     folder, seen, stopped = state / name, RecordedRun(), False
     with ExitStack() as stack:
         lock = stack.enter_context(hold_app(state, name))
@@ -162,17 +164,6 @@ def _make_manifest(
             f"{str(file)!r}; set the field in the manifest instead"
         )
     return None
-
-
-def _refuse_unsuitable(made: Mapping[str, Any], file: Path) -> None:
-    """Refuse what is no job that Weir can run, before anything is written or started."""
-    import asyncio
-
-    from weir_operator.local.graph import read_operators
-    from weir_operator.local.program import with_script
-    from weir_operator.streamapp.loading import parse_manifest
-
-    asyncio.run(read_operators(with_script(parse_manifest(made), file), file))
 
 
 def _describe_manifest(manifest: Path, objective: str | None, *, as_json: bool) -> None:

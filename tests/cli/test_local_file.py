@@ -97,7 +97,7 @@ def test_a_second_weir_local_changes_nothing_of_the_first(program, tmp_path, mon
     async def start(*arguments, **options):
         raise AssertionError("a JobManager was started")
 
-    monkeypatch.setattr("weir_operator.local.graph.read_operators", start)
+    monkeypatch.setattr("weir_operator.local.graph.read_job", start)
     with hold_app(state, "default.orders"):
         manifest = state / "orders.yaml"
         manifest.write_text("the first one's")

@@ -58,12 +58,7 @@ LOOK_EVERY = 30.0
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
-
 log = structlog.get_logger()
-
-
-async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) -> None:
-    await asyncio.to_thread(compile_policy)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +91,9 @@ class ExternalDependencies(Surroundings):
     """Told whenever loops were made for the job as it is."""
     on_advice: Callable[[Advice | None], None]
     """Told of advice, and of `None` where what it was learned from was forgotten."""
-    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
+    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = lambda policy, compile_policy: (
+        asyncio.to_thread(compile_policy)
+    )
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
     """Read at every check and tick; `None` takes what the manifest says."""

@@ -55,34 +55,20 @@ async def read_job(
 
     Raises:
         InvalidStreamAppError: The manifest cannot be right.
-        PermanentError: Java, Flink or the agent is missing, or the program builds no job.
-    """
-    if not is_program(file):
-        app = load_app(file)
-        plan = await read_operators(app, file, entry_class=entry_class, arguments=arguments)
-        return plan, app
-    given = default_manifest(file, entry_class=entry_class, arguments=arguments)
-    return await read_operators(with_script(parse_manifest(given), file), file), None
-
-
-async def read_operators(
-    app: StreamApp,
-    manifest: Path,
-    *,
-    entry_class: str | None = None,
-    arguments: tuple[str, ...] = (),
-) -> Plan:
-    """Return the operators of a StreamApp's job.
-
-    Raises:
         PermanentError: Java, Flink or the agent is missing, or the program builds no job that Weir
             can run.
     """
-    jar = find_program(app, manifest)
+    is_alone = is_program(file)
+    if is_alone:
+        given = default_manifest(file, entry_class=entry_class, arguments=arguments)
+        app, arguments = with_script(parse_manifest(given), file), ()
+    else:
+        app = load_app(file)
+    jar = find_program(app, file)
     written = app.spec.flink.job
     if written is not None and written.jar is not None:
         refuse_unsuitable_jar(jar, entry_class or written.entry_class)
-    job = assembly.job_spec(app, beside=manifest.parent, extra=arguments)
+    job = assembly.job_spec(app, beside=file.parent, extra=arguments)
     agent = find_agent()
     if agent is None:
         raise PermanentError("Weir's agent is not installed here: run `make jars`")
@@ -108,7 +94,7 @@ async def read_operators(
         finally:
             await runtime.close()
     refuse_unsuitable_program(plan)
-    return plan
+    return plan, None if is_alone else app
 
 
 @contextmanager

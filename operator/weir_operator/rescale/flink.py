@@ -173,6 +173,12 @@ class FlinkJobs:
         """Make sure that the JobManager has the job's jar."""
         self._jar = await self._runtime.provide_jar()
 
+    async def _known_jar(self) -> str:
+        """Return the id under which the JobManager has it."""
+        if self._jar is None:
+            self._jar = await self._runtime.provide_jar()
+        return self._jar
+
     async def is_pinned_by_agent(
         self,
         program: Program,
@@ -206,12 +212,10 @@ class FlinkJobs:
 
         It is read once, and again some time after it could not be read.
         """
-        if self._jar is None:
-            await self.prepare()
-        given = program.configuration
+        jar, given = await self._known_jar(), program.configuration
         joined = {k: v for k, v in given.items() if k.startswith("weir.vertices.")}
         # On Kubernetes, the jar of another image has the same id.
-        where = self._runtime.job_manager_process, self._jar
+        where = self._runtime.job_manager_process, jar
         key = (*where, program.entry_class, program.arguments, tuple(sorted(joined.items())))
         self.unread = ""
         if key in self._plans:
@@ -219,7 +223,7 @@ class FlinkJobs:
         since, cause = self._unread.get(key, (-math.inf, ""))
         if self._clock.monotonic() - since >= READ_AGAIN_AFTER:
             try:
-                self._plans[key] = await read_plan(await self.rest(), self._jar or "", program)
+                self._plans[key] = await read_plan(await self.rest(), jar, program)
                 return self._plans[key]
             except PermanentError as error:
                 if is_script(program.entry_class):
@@ -238,14 +242,9 @@ class FlinkJobs:
         Raises:
             PermanentError: It builds no job.
         """
-        if self._jar is None:
-            await self.prepare()
+        jar = await self._known_jar()
         return await read_graph(
-            await self.rest(),
-            self._jar or "",
-            program,
-            operators=operators,
-            whole_job=whole_job,
+            await self.rest(), jar, program, operators=operators, whole_job=whole_job
         )
 
     async def submit(self, job_id: str, program: Program, *, restore_path: str | None) -> None:
@@ -254,13 +253,11 @@ class FlinkJobs:
         Raises:
             TemporaryError: An operator has no TaskManager that is registered.
         """
-        if self._jar is None:
-            await self.prepare()
-        configuration = program.configuration
+        jar, configuration = await self._known_jar(), program.configuration
         if configuration:
             configuration = {**configuration, **await self.managed_memory()}
         await (await self.rest()).run_jar(
-            self._jar or "",
+            jar,
             job_id=job_id,
             entry_class=program.entry_class,
             arguments=program.arguments,

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.operator.advise.test_flink_deployment import REF, an_external_job
+from tests.operator.advise.test_flink_deployment import REF, a_reference, an_external_job
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.advise.adoption_plan import plan_adoption
 from weir_operator.advise.flink_deployment import flatten, read_deployment
-from weir_operator.advise.reference import Reference, pools_of
+from weir_operator.advise.reference import pools_of
 from weir_operator.cluster.app.preflight import find_refusals
 from weir_operator.flink.scripts import PYTHON
 from weir_operator.streamapp.loading import parse_manifest
@@ -394,10 +394,7 @@ def test_what_cannot_be_taken_over_stops_the_move(configuration, spec, running, 
 
 def test_mode_auto_reads_the_resources_of_today():
     manifest = a_manifest(flink=REF, mode="Auto", nodePools=[{"name": "all"}])
-    reference = Reference(
-        name="trips", namespace="streams", rest_url="",
-        job_manager_labels="", deployment=a_deployment(taskManager={"resources": SMALL}),
-    )  # fmt: skip
+    reference = a_reference(a_deployment(taskManager={"resources": SMALL}))
 
     [pool] = pools_of(parse_manifest(manifest), reference)
 

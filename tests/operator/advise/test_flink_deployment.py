@@ -195,17 +195,17 @@ def test_groups_that_a_later_edge_joins_become_one_operator():
     assert set(join_forward(job, {each: each for each in "abcd"}).values()) == {"a"}
 
 
+def a_reference(deployment):
+    return Reference(
+        name="trips", namespace="streams", rest_url="", job_manager_labels="", deployment=deployment
+    )
+
+
 def test_a_streamapp_without_pools_has_the_one_kind_of_task_manager():
     manifest = a_manifest(flink=REF, operators=[{"name": "score", "maxReplicas": 3}])
     del manifest["spec"]["nodePools"]
     app = parse_manifest(manifest)
-    reference = Reference(
-        name="trips",
-        namespace="streams",
-        rest_url="",
-        job_manager_labels="",
-        deployment=a_deployment(),
-    )
+    reference = a_reference(a_deployment())
 
     (pool,) = pools_of(app, reference)
     priced = a_stream_app(flink=REF, nodePools=[{"name": "fast", "price": "0.04", "sizes": ["4"]}])

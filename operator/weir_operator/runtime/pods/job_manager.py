@@ -109,7 +109,7 @@ class JobManagerPod:
         """
         await self._provide(pods)
         began = _now()
-        while not any(is_alive(pod) and _has_node(pod) for pod in await self._pods()):
+        while not any(is_alive(pod) and pod["spec"].get("nodeName") for pod in await self._pods()):
             waited = _now() - began
             if waited >= PENDING_LIMIT:
                 await self._check_pending(pods)
@@ -240,10 +240,6 @@ def make_files(pods: FlinkPods) -> Body:
 def results_of(thing: Body) -> str:
     """Return `FlinkPods.results` of a JobManager's Deployment or pod."""
     return str((thing["metadata"].get("annotations") or {}).get(RESULTS, ""))
-
-
-def _has_node(pod: Body) -> bool:
-    return bool(pod["spec"].get("nodeName"))
 
 
 def _may_forget(pods: FlinkPods) -> bool:

@@ -52,10 +52,12 @@ def manifest(**flink):
     }
 
 
+def pods_for(app):
+    return FlinkPods.of(app, uid="uid-1", controller_namespace="weir-system")
+
+
 def pods_of(**flink):
-    return FlinkPods.of(
-        parse_manifest(manifest(**flink)), uid="uid-1", controller_namespace="weir-system"
-    )
+    return pods_for(parse_manifest(manifest(**flink)))
 
 
 def replica_set(pods, pool="small", size="250m"):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.operator.runtime.pods.test_manifests import manifest, pods_of, replica_set
+from tests.operator.runtime.pods.test_manifests import manifest, pods_for, pods_of, replica_set
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.runtime.pods.pods import FlinkPods
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly
 
@@ -25,11 +24,7 @@ def revision_of(app):
 
 def test_a_place_follows_the_revision_and_not_the_manifest_of_today():
     before = revision_of(changed())
-    today = FlinkPods.of(
-        changed(nodeSelector={"weir.dev/pool": "other"}, memory="4Gi"),
-        uid="uid-1",
-        controller_namespace="weir-system",
-    )
+    today = pods_for(changed(nodeSelector={"weir.dev/pool": "other"}, memory="4Gi"))
 
     spec = replica_set(today.with_revision(before))["spec"]["template"]["spec"]
 
@@ -42,7 +37,7 @@ def memory_of(graph, operator, pool="large", managed=None):
     found["spec"]["operators"][0]["managedMemory"] = managed
     found["spec"]["operators"][0]["maxReplicas"] = 300
     app = parse_manifest(found)
-    pods = FlinkPods.of(app, uid="uid-1", controller_namespace="weir-system")
+    pods = pods_for(app)
     revision = revision_of(app).model_copy(update={"graph": graph})
     return pods.with_revision(revision).memory_of(operator, pool)
 
@@ -135,12 +130,7 @@ def test_another_job_manager_or_storage_is_another_revision(flink):
 
     assert after.id != before.id
     assert pods.revision == after.id
-    assert (
-        pods.make
-        == FlinkPods.of(
-            parse_manifest(manifest(**flink)), uid="uid-1", controller_namespace="weir-system"
-        ).make
-    )
+    assert pods.make == pods_of(**flink).make
 
 
 def test_a_revision_that_names_no_storage_has_that_of_the_manifest():
