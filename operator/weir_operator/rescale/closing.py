@@ -6,15 +6,20 @@ from collections.abc import Collection
 
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
-from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.settings import FULL_FOR
 from weir_operator.rescale.status import AppStatus, FullPool, add_failed
 from weir_operator.rescale.stopping import is_of
 
+FAILED_FOR = 1800.0
+"""Seconds for which a deployment that did not hold is not tried again."""
+BACK_ATTEMPTS = 5
+"""Submissions on the way back before the change ends as failed, to be recovered later."""
+
 
 def close_change(
-    status: AppStatus, journal: RescaleJournal, settings: RescaleSettings, *, now: float
+    status: AppStatus, journal: RescaleJournal, *, keep: int, now: float
 ) -> tuple[AppStatus, tuple[str, ...]]:
-    """Return the status after the change, and the savepoints that are no longer needed."""
+    """Return the status after the change, and the savepoints beyond those that are kept."""
     # The revision is in the status by now, or of no use: two of them are large.
     changes: dict[str, object] = {"rescale": journal.model_copy(update={"revision": None})}
     if journal.restore_path is not None and not _came_to_nothing(journal):
@@ -46,15 +51,13 @@ def close_change(
         changes["full"] = add_full(
             status.full,
             journal.pending,
-            lasts=settings.full_for,
+            lasts=FULL_FOR,
             reason=journal.failure or journal.reason,
             now=now,
         )
     elif _has_failed(journal):
-        changes |= _remember_failure(status, journal, settings, now)
-    changes["savepoints"], superseded = sort_savepoints(
-        status.savepoints, journal, keep=settings.keep_savepoints
-    )
+        changes |= _remember_failure(status, journal, now)
+    changes["savepoints"], superseded = sort_savepoints(status.savepoints, journal, keep=keep)
     return status.model_copy(update=changes), superseded
 
 
@@ -75,9 +78,7 @@ def add_full(
     return (*kept, *new)
 
 
-def _remember_failure(
-    status: AppStatus, journal: RescaleJournal, settings: RescaleSettings, now: float
-) -> dict[str, object]:
+def _remember_failure(status: AppStatus, journal: RescaleJournal, now: float) -> dict[str, object]:
     reason = journal.failure or journal.reason
     if journal.revision is not None:
         if _only_separates(status, journal):
@@ -86,9 +87,7 @@ def _remember_failure(
         return {"refused_revision": journal.fingerprint_asked} if refused else {}
     if journal.target == journal.source:
         return {}  # replicas were to be replaced: the deployment itself is right
-    known = add_failed(
-        status.failed, journal.target, first=settings.failed_for, reason=reason, now=now
-    )
+    known = add_failed(status.failed, journal.target, first=FAILED_FOR, reason=reason, now=now)
     return {"failed": known}
 
 
@@ -163,7 +162,6 @@ def plan_rollback(
     pending: tuple[tuple[str, str], ...],
     withdrawn: bool,
     now: float,
-    attempts: int,
 ) -> RescaleJournal:
     """Return the change at the step that follows a failed one; nothing has been forgotten.
 
@@ -174,17 +172,14 @@ def plan_rollback(
         pending: (operator, pool) whose replicas found no place in time.
         withdrawn: The spec asks for something else by now.
         now: Unix time.
-        attempts: Submissions on the way back before the change ends as failed.
     """
     if journal.in_place:
-        return _plan_way_back_in_place(
-            journal, failure, withdrawn=withdrawn, now=now, attempts=attempts
-        )
+        return _plan_way_back_in_place(journal, failure, withdrawn=withdrawn, now=now)
     first = journal.failure or failure
     ran = ran or journal.ran
     if journal.step is Step.CANCEL:
         attempt = journal.attempt + 1
-        step = Step.FAILED if attempt >= attempts else Step.CANCEL
+        step = Step.FAILED if attempt >= BACK_ATTEMPTS else Step.CANCEL
         return journal.at(step, now, failure=first, attempt=attempt)
     if journal.kind is Kind.SUSPEND:
         return journal.at(Step.FAILED, now, failure=first)
@@ -208,7 +203,7 @@ def plan_rollback(
 
 
 def _plan_way_back_in_place(
-    journal: RescaleJournal, failure: str, *, withdrawn: bool, now: float, attempts: int
+    journal: RescaleJournal, failure: str, *, withdrawn: bool, now: float
 ) -> RescaleJournal:
     """Return the change of an external job at the step that follows a failed one.
 
@@ -218,7 +213,7 @@ def _plan_way_back_in_place(
     if withdrawn:
         return journal.at(Step.ABANDONED, now, failure=failure, withdrawn=True)
     first, attempt = journal.failure or failure, journal.attempt + 1
-    if journal.is_back and attempt >= attempts:
+    if journal.is_back and attempt >= BACK_ATTEMPTS:
         return journal.at(Step.FAILED, now, failure=first)
     if journal.is_back:
         return journal.at(Step.SUBMIT, now, failure=first, attempt=attempt)

@@ -27,6 +27,7 @@ from weir_operator.errors import (
 )
 from weir_operator.flink.answers import JobState
 from weir_operator.rescale.closing import (
+    BACK_ATTEMPTS,
     WITH_A_WAY_BACK,
     WithdrawnError,
     close_change,
@@ -595,7 +596,7 @@ class Rescaler:
             )
         restore = own or journal.restore_path
         superseded = journal.superseded if own is None else await self._retained(job, journal)
-        if journal.kind is Kind.START or journal.attempt >= self._settings.back_attempts:
+        if journal.kind is Kind.START or journal.attempt >= BACK_ATTEMPTS:
             return journal.at(
                 Step.FAILED, now, ran=ran, restore_path=restore, superseded=superseded
             )
@@ -789,7 +790,7 @@ class Rescaler:
             waited = self._clock.monotonic() - began
             if reading is None:
                 return None
-            return judge_flow(reading, waited, settings, flowed=journal.flowed)
+            return judge_flow(reading, waited, flowed=journal.flowed)
 
         try:
             flow = await self._until(judged, settings.flow_deadline, period=FLOW_POLL)
@@ -850,7 +851,6 @@ class Rescaler:
             pending=pending,
             withdrawn=withdrawn,
             now=self._clock.now(),
-            attempts=self._settings.back_attempts,
         )
 
     async def _ended(self, job: str) -> None:
@@ -868,7 +868,10 @@ class Rescaler:
     async def _finish(self, journal: RescaleJournal) -> None:
         """Write what is true now, then delete what is no longer needed."""
         status, superseded = close_change(
-            self._store.load(), journal, self._settings, now=self._clock.now()
+            self._store.load(),
+            journal,
+            keep=self._settings.keep_savepoints,
+            now=self._clock.now(),
         )
         await self._store.save(status)
         await self._runtime.end_boosts()

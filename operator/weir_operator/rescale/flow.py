@@ -15,7 +15,9 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from weir_operator.rescale.settings import RescaleSettings
+IDLE_AFTER = 5.0
+"""Seconds without a record after which a job counts as idle, where its sources do not say whether
+anything waits for them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,15 +49,12 @@ class Flow(StrEnum):
     ENDED = "ended"
 
 
-def judge_flow(
-    reading: Reading, waited: float, settings: RescaleSettings, *, flowed: bool
-) -> Flow | None:
+def judge_flow(reading: Reading, waited: float, *, flowed: bool) -> Flow | None:
     """Return what the job does, `None` while that is open.
 
     Args:
         reading: Since it was restarted.
         waited: Seconds since all of its tasks run.
-        settings: How long it may take.
         flowed: Whether records passed shortly before the restart.
     """
     if reading.records > 0:
@@ -65,7 +64,7 @@ def judge_flow(
         return None
     if reading.pending == 0:
         return Flow.IDLE
-    return Flow.IDLE if not flowed and waited >= settings.idle_after else None
+    return Flow.IDLE if not flowed and waited >= IDLE_AFTER else None
 
 
 def explain_standstill(reading: Reading, waited: float) -> str | None:

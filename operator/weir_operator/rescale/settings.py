@@ -14,8 +14,8 @@ from weir_operator.runtime.revision import Revision
 
 MARGIN = 1.5
 """How many times the expected wait for a node Weir waits: clouds are slow at times."""
-
-
+FULL_FOR = 600.0
+"""Seconds for which a pool without room counts as full."""
 FLOW_DEADLINE = 30.0
 """Seconds, for jobs that start no Python processes."""
 
@@ -131,18 +131,9 @@ class RescaleSettings:
     """From submission until every task runs."""
     flow_deadline: float = FLOW_DEADLINE
     """From then until a record passes, where records wait for the job or nobody knows."""
-    idle_after: float = 5.0
-    """Seconds without a record after which a job counts as idle, where its sources do not say
-    whether anything waits for them."""
     provisioning: Mapping[str, float] = field(default_factory=dict)
     """Seconds that a new node of a pool may take, where a node autoscaler adds them."""
     keep_savepoints: int = 3
-    failed_for: float = 1800.0
-    """Seconds for which a deployment that did not hold is not tried again."""
-    full_for: float = 600.0
-    """Seconds for which a pool without room counts as full."""
-    back_attempts: int = 5
-    """Submissions on the way back before the change ends as failed, to be recovered later."""
 
     @property
     def longest_change(self) -> float:
@@ -166,4 +157,4 @@ class RescaleSettings:
         Where nodes are added, the job that runs again may ask for one at once, and wait for it.
         """
         grow = all(self.provisioning.get(pool, 0.0) > self.start_deadline for pool in pools)
-        return self.start_deadline if grow else self.full_for
+        return self.start_deadline if grow else FULL_FOR

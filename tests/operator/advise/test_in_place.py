@@ -19,6 +19,7 @@ from weir_operator.advise.watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.answers import JobDetails, JobState
 from weir_operator.flink.topology import group_vertices
+from weir_operator.rescale.closing import BACK_ATTEMPTS
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.flow import Reading
@@ -202,7 +203,7 @@ async def test_a_way_back_that_never_runs_ends_as_failed(change):
     end = await change.to_two()
 
     assert end.step is Step.FAILED
-    assert len(change.in_place.written) == 1 + RescaleSettings().back_attempts
+    assert len(change.in_place.written) == 1 + BACK_ATTEMPTS
 
 
 def grow(change):

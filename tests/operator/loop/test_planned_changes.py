@@ -14,7 +14,6 @@ from weir_operator.loop.directives import Directives, Pause, directives_of
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, FailedDeployment, add_failed
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode
@@ -165,7 +164,7 @@ def test_a_deployment_that_fails_again_waits_twice_as_long_and_is_known_once():
 def test_a_target_with_which_not_even_the_way_back_came_to_run_counts_as_failed():
     change = a_change(source=ONE, target=TWO, replace=()).at(Step.FAILED, 5.0, failure="it broke")
 
-    status, _ = close_change(AppStatus(), change, RescaleSettings(), now=10.0)
+    status, _ = close_change(AppStatus(), change, keep=3, now=10.0)
 
     assert [each.deployment for each in status.failed] == [TWO]
 

@@ -34,7 +34,7 @@ def a_reading(records=0.0, pending=math.nan, *, ended=False):
     ],
 )
 def test_records_pass_or_nothing_waits(reading, waited, expected):
-    assert judge_flow(reading, waited, SETTINGS, flowed=False) is expected
+    assert judge_flow(reading, waited, flowed=False) is expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_records_pass_or_nothing_waits(reading, waited, expected):
 def test_a_job_that_had_records_before_its_restart_is_not_idle_because_it_is_silent(
     reading, waited, expected
 ):
-    assert judge_flow(reading, waited, SETTINGS, flowed=True) is expected
+    assert judge_flow(reading, waited, flowed=True) is expected
 
 
 @pytest.mark.parametrize(

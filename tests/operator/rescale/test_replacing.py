@@ -11,7 +11,7 @@ from tests.operator.rescale.fakes import (
 from weir_operator.cluster.status.conditions import judge_progress
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
-from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.settings import FULL_FOR, RescaleSettings
 from weir_operator.rescale.status import add_node_time, expected_node_time
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import Replica
@@ -227,7 +227,7 @@ async def test_replicas_without_a_place_end_the_change_and_name_operator_and_poo
     assert end.pending == (("match", "large"),)
     assert (full.operator, full.pool) == ("match", "large")
     assert "0/3 nodes" in full.reason
-    assert full.until == bench.clock.now() + RescaleSettings().full_for
+    assert full.until == bench.clock.now() + FULL_FOR
     assert bench.store.load().failed == ()
     assert deployments_of(bench.world.alive.values()) == TWO
     assert bench.exact()

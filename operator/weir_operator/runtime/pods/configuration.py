@@ -90,7 +90,6 @@ def start_script(
     *,
     options: tuple[str, ...],
     main: str,
-    config_dir: str,
     before: str,
     more_options: str = "",
 ) -> str:
@@ -99,7 +98,6 @@ def start_script(
     Args:
         options: Of the JVM.
         main: Main class and its arguments, as the shell reads them.
-        config_dir: Folder with `log4j.properties`.
         before: Lines that come first; what they leave in `$@` are more arguments.
         more_options: Of the JVM, as the shell reads them.
     """
@@ -112,7 +110,7 @@ def start_script(
         f"{_THROUGH_THE_ENTRYPOINT}"
         f"classes=$(echo {FLINK}/lib/*.jar | tr ' ' ':')\n"
         f"exec $through java {shlex.join(options)} {more_options} \\\n"
-        f"  -Dlog4j.configurationFile={config_dir}/log4j.properties \\\n"
+        f"  -Dlog4j.configurationFile={CONFIG_MOUNT}/log4j.properties \\\n"
         f'  -cp "$classes" \\\n'
         f'  {main} "$@"\n'
     )
@@ -241,7 +239,6 @@ def job_manager_files(pods: FlinkPods, *, by_own_address: bool = False) -> dict[
         "config.yaml": render_yaml(configuration),
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
-            config_dir=CONFIG_MOUNT,
             before=(check_python(pods.make.config.get(CLIENT)) if uses_python else "")
             + provide_jar(pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", ""))
             + use_archive()
@@ -283,7 +280,6 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
         "config.yaml": render_yaml({**configuration, **memory.settings}),
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
-            config_dir=CONFIG_MOUNT,
             before=use_archive() + use_agent(pods),
             options=(
                 *task_manager_options(memory.jvm, processors=pods.cores_of(pool)),

@@ -106,11 +106,6 @@ class LocalRuntime:
         """Flink's REST address; may change when a JobManager is started."""
         return self._job_manager.rest_url
 
-    @property
-    def savepoints(self) -> str:
-        """URI of the folder in which savepoints are made; the cluster's default."""
-        return self._job_manager.storage.savepoints
-
     def use(self, revision: Revision) -> None:
         """Take the jar of a revision; the processes are the same for all of them."""
         jar = revision.processes.get("jar")

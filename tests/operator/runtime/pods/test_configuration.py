@@ -74,9 +74,7 @@ class Image:
         return sorted((self.root / "opt").rglob("*"))
 
     def start(self, before, **environment):
-        script = start_script(
-            options=OPTIONS, main="Main --configDir /conf", config_dir="/conf", before=before
-        )
+        script = start_script(options=OPTIONS, main="Main --configDir /conf", before=before)
         for place in ("/opt/flink", "/docker-entrypoint.sh", "/tmp/weir", "/dev/termination-log"):
             # Not the beginning of a longer name, such as flink-python.jar.
             script = re.sub(rf"{re.escape(place)}(?![\w-])", f"{self.root}{place}", script)
@@ -112,7 +110,7 @@ def test_the_script_becomes_the_jvm(image):
     assert int((image.root / "pid").read_text()) == image.pid
     assert image.arguments() == [
         *OPTIONS,
-        "-Dlog4j.configurationFile=/conf/log4j.properties",
+        "-Dlog4j.configurationFile=/etc/weir/flink/log4j.properties",
         "-cp",
         "/opt/flink/lib/flink-dist.jar:/opt/flink/lib/log4j.jar",
         *("Main", "--configDir", "/conf"),

@@ -83,6 +83,10 @@ async def operators_of(runtime):
     return {replica.id: replica.operator for replica in await runtime.replicas()}
 
 
+def savepoints_of(runtime):
+    return (runtime.folder / "savepoints").as_uri()
+
+
 async def test_replicas_are_alive_and_advertise_their_operator_alone(runtime, rest):
     replicas = {each.id: each for each in await runtime.replicas()}
     resources = {each.id: dict(each.extended_resources) for each in await rest.task_managers()}
@@ -256,7 +260,7 @@ async def test_a_program_is_checked_on_the_job_manager_that_runs(runtime):
 
 async def test_a_savepoint_of_a_job_that_goes_on_says_so(runtime, rest):
     build_programs()
-    body = {"triggerId": SECOND, "cancel-job": False, "target-directory": runtime.savepoints}
+    body = {"triggerId": SECOND, "cancel-job": False, "target-directory": savepoints_of(runtime)}
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{runtime.rest_url}/jobs/{FIRST}/savepoints", json=body) as answer,
@@ -277,7 +281,7 @@ async def test_a_stop_with_savepoint_and_a_removal_leave_what_is_wanted(runtime,
     await runtime.stop([victim, "tm-never-was-0"])
 
     assert progress.failure is None
-    assert progress.path.startswith(runtime.savepoints.replace("file:///", "file:/"))
+    assert progress.path.startswith(savepoints_of(runtime).replace("file:///", "file:/"))
     assert victim not in {each.id for each in await rest.task_managers()}
     assert victim not in {each.id for each in await runtime.replicas()}
 
@@ -290,7 +294,7 @@ async def test_a_savepoint_that_stopped_its_job_says_so(runtime, rest):
 
 async def test_a_savepoint_that_cannot_be_read_says_nothing(runtime):
     with pytest.raises(TemporaryError, match="cannot be read"):
-        await runtime.savepoint_stopped_job(f"{runtime.savepoints}/savepoint-none")
+        await runtime.savepoint_stopped_job(f"{savepoints_of(runtime)}/savepoint-none")
 
 
 async def ended_savepoint(rest, job_id, trigger=None):

@@ -117,14 +117,14 @@ class Cluster:
             **{f"weir.managed-memory.{name}": "32m" for name in sizes},
         }
 
-    async def plan(self):
+    async def plan(self, sizes=None):
         return await read_plan(
             self.rest,
             self.jar,
             Program(
                 entry_class=self.entry_class,
                 arguments=self.arguments,
-                configuration=self.configuration({}),
+                configuration=self.configuration(sizes or {}),
             ),
         )
 
@@ -460,18 +460,8 @@ async def test_what_cannot_be_is_refused_before_a_job_runs(
 ):
     cluster = await open_cluster(readings_jar, RECORDS, SLOW, 0, tmp_path / "out", agent=agent)
 
-    async def refused(sizes):
-        plan = await read_plan(
-            cluster.rest,
-            cluster.jar,
-            Program(
-                entry_class=None,
-                arguments=cluster.arguments,
-                configuration=cluster.configuration(sizes),
-            ),
-        )
-        return plan.agent
+    limited, unknown = [await cluster.plan(sizes) for sizes in ({"odd-window": 2}, {"nobody": 1})]
 
-    assert "Expected at most 1 replicas of odd-window" in await refused({"odd-window": 2})
-    assert "got [nobody]" in await refused({"nobody": 1})
+    assert "Expected at most 1 replicas of odd-window" in limited.agent
+    assert "got [nobody]" in unknown.agent
     assert await cluster.rest.jobs() == ()
