@@ -116,7 +116,7 @@ async def run_weir_in_place(
         folder=folder,
         prometheus=None,
         clock=clock,
-        on_found=lambda terms: None,
+        on_found=lambda settings, prices: None,
         on_tick=lambda tick: None,
         on_advice=lambda advice: None,
         on_event=write,

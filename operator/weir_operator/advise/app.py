@@ -61,18 +61,6 @@ LOOK_AGAIN = 30.0
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExternalTerms:
-    """How the loops of the job count, for the reports that show what they did."""
-
-    app: StreamApp
-    """As it would be written for the job: with its vertices as operators."""
-    settings: LoopSettings
-    prices: Mapping[str, float]
-    """Currency per replica and hour by node type, as the job is paid for today: all replicas
-    together cost what its TaskManagers' pods do."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ExternalDependencies(Surroundings):
     """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
@@ -87,8 +75,10 @@ class ExternalDependencies(Surroundings):
     """Where what was learned is kept."""
     prometheus: PrometheusFor | None
     """`None` asks the job's own Flink."""
-    on_found: Callable[[ExternalTerms], None]
-    """Told whenever loops were made for the job as it is."""
+    on_found: Callable[[LoopSettings, Mapping[str, float]], None]
+    """Told how the loops count whenever they were made for the job as it is, for the reports that
+    show what they did: with currency per replica and hour by node type, as the job is paid for
+    today, so that all replicas together cost what its TaskManagers' pods do."""
     on_advice: Callable[[Advice | None], None]
     """Told of advice, and of `None` where what it was learned from was forgotten."""
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = lambda policy, compile_policy: (
@@ -205,7 +195,7 @@ class ExternalApp:
         )
         await around.compile(app.spec.operator_manager.policy.name, steering.managers.compile)
         self._told, self._learned, self._went_on = "", 0, False
-        around.on_found(self._terms(app, job))
+        self._report_terms(app, job)
         keeping = asyncio.create_task(self._keep_parallelism())
         try:
             await steering.controller.run(stop)
@@ -260,13 +250,13 @@ class ExternalApp:
                     "A restart reset the job's parallelism; Weir set it again",
                 )
 
-    def _terms(self, app: StreamApp, job: ExternalJob) -> ExternalTerms:
+    def _report_terms(self, app: StreamApp, job: ExternalJob) -> None:
         settings = replace(
             assembly.loop_settings(app),
             job_manager_price=cost_of_pods(app, self._watch.job_managers),
         )
         paid = cost_of_pods(app, self._task_managers)
-        return ExternalTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
+        self._around.on_found(settings, share_cost(app, job, paid))
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
         job, nonce = self._watch.job, self._asked().reset_nonce

@@ -4,6 +4,7 @@ The stand-in for the operator does not run here: of Flink 2.x, Weir itself tells
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.api.in_place.conftest import JOB, WithService, parallelism_of
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.advise.app import ExternalApp, ExternalDependencies
 from weir_operator.advise.flink_deployment import read_flink_deployment
 from weir_operator.clock import SystemClock
 from weir_operator.flink.jars import build_jar
@@ -63,7 +64,7 @@ class Auto:
         self.records = RecordStore(folder / "records.sqlite")
         self.changes: list[RescaleJournal] = []
         self.events: list[Event] = []
-        self.terms: list[ExternalTerms] = []
+        self.prices: list[Mapping[str, float]] = []
         self.ticks: list[Tick] = []
         self.stop = asyncio.Event()
         self.app = ExternalApp(
@@ -76,7 +77,7 @@ class Auto:
                 folder=folder,
                 prometheus=None,
                 clock=SystemClock(),
-                on_found=self.terms.append,
+                on_found=lambda settings, prices: self.prices.append(prices),
                 on_tick=self.ticks.append,
                 on_advice=lambda advice: None,
                 on_event=self.events.append,
@@ -140,4 +141,4 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
     assert "score" in change.reason
     assert any(record.operator == "score" for record in decided)
     # One kind of TaskManager, of which the FlinkDeployment says the CPU and the manifest the price.
-    assert list(auto.terms[0].prices) == ["taskmanagers/1"]
+    assert list(auto.prices[0]) == ["taskmanagers/1"]

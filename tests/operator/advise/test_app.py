@@ -9,11 +9,12 @@ from tests.operator.advise.fakes import FakeCluster, flink_deployment_objects
 from tests.operator.rescale.fakes import MemoryStatusStore, TurnTakingClock
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import Advice
-from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.advise.app import ExternalApp, ExternalDependencies
 from weir_operator.advise.flink_deployment import OVERRIDES
-from weir_operator.loop.directives import Directives
+from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.record import TolerantRecords
+from weir_operator.loop.tick import Tick
 from weir_operator.streamapp.models import Mode
 
 
@@ -22,7 +23,8 @@ class Advised:
 
     def __init__(self, cluster, folder, mode=Mode.ADVISE):
         self.events: list[Event] = []
-        self.found: list[ExternalTerms] = []
+        self.found: list[LoopSettings] = []
+        self.ticks: list[Tick] = []
         self.advice: list[Advice | None] = []
         self.clock = TurnTakingClock()
         self.directives = Directives(mode=mode)
@@ -44,8 +46,8 @@ class Advised:
                 folder=folder,
                 prometheus=None,
                 clock=self.clock,
-                on_found=self.take(self.found),
-                on_tick=lambda tick: None,
+                on_found=lambda settings, prices: self.take(self.found)(settings),
+                on_tick=self.take(self.ticks),
                 on_advice=self.take(self.advice),
                 directives=lambda: self.directives,
                 on_event=self.take(self.events),
@@ -99,14 +101,15 @@ async def test_a_job_that_is_not_there_is_told_of_once_and_waited_for(cluster, t
 
 
 async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, tmp_path):
-    async with Advised(cluster, tmp_path) as advised:
-        await advised.until(lambda: advised.found)
-        flink.bring_out({"Score (slow)": "Score (fast)"})
-        await advised.until(lambda: len(advised.found) == 2)
+    def decides_for(operator):
+        return any(operator in tick.deployments for tick in advised.ticks)
 
-    operators = [[each.name for each in terms.app.spec.operators] for terms in advised.found]
-    assert operators[0][1] == "score-slow"
-    assert operators[1][1] == "score-fast"
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: decides_for("score-slow"))
+        flink.bring_out({"Score (slow)": "Score (fast)"})
+        await advised.until(lambda: decides_for("score-fast"))
+
+    assert len(advised.found) == 2
     [changed] = [each.message for each in advised.events if each.reason == "JobChanged"]
     assert "source-numbers, score-fast, nowhere-writer" in changed
 

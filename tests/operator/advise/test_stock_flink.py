@@ -1,6 +1,7 @@
 """A job that nobody wrote for Weir, on a Flink that nobody started for Weir, is advised."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from aiohttp import ClientSession, web
@@ -10,9 +11,10 @@ from tests.operator.advise.fakes import FakeCluster, flink_deployment_objects
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import Advice
-from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.advise.app import ExternalApp, ExternalDependencies
 from weir_operator.clock import SystemClock
 from weir_operator.loop.bounds import cost_per_hour
+from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.record import RecordStore, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import AppStatus
@@ -71,7 +73,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     server.router.add_route("*", "/{path:.*}", listener.pass_on)
     store = MemoryStatusStore()
     advised: asyncio.Queue[Advice | None] = asyncio.Queue()
-    found: list[ExternalTerms] = []
+    found: list[tuple[LoopSettings, Mapping[str, float]]] = []
     ticks: list[Tick] = []
     path = tmp_path / "state/records.sqlite"
     kept, records = TolerantRecords(path, lambda reason, message: None), RecordStore(path)
@@ -92,7 +94,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
             folder=tmp_path / "state",
             prometheus=None,
             clock=SystemClock(),
-            on_found=found.append,
+            on_found=lambda *terms: found.append(terms),
             on_tick=ticks.append,
             on_advice=advised.put_nowait,
             on_event=lambda event: None,
@@ -116,9 +118,9 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     assert 0.007 < measured.service_mean < 0.03  # 10 ms, and what the machine adds
     assert measured.response_time > 0  # by its latency markers
     assert [record.operator for record in records.decisions(limit=1)]
-    (terms,) = found
+    [(settings, prices)] = found
     assert cost_per_hour(
-        ticks[-1].deployments, terms.prices, job_manager=terms.settings.job_manager_price
+        ticks[-1].deployments, prices, job_manager=settings.job_manager_price
     ) == pytest.approx(advice.cost_now)
     # Nothing was touched, and nothing is left that a later start would take for its own.
     assert listener.asked == {"GET"}

@@ -388,7 +388,7 @@ class AppTask:
             folder=stores.folder,
             prometheus=self._context.dependencies.prometheus(),
             clock=self._context.clock,
-            on_found=lambda terms: reporter.set_terms(terms.settings, terms.prices),
+            on_found=reporter.set_terms,
             on_tick=reporter.on_tick,
             on_advice=reporter.on_advice,
             on_event=reporter.on_event,

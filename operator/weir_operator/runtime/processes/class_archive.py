@@ -18,7 +18,6 @@ from weir_operator.errors import WeirError
 from weir_operator.flink.commands import (
     Installation,
     flink_environment,
-    render_log4j,
     task_manager_command,
 )
 from weir_operator.flink.configuration import (
@@ -26,7 +25,6 @@ from weir_operator.flink.configuration import (
     Storage,
     TaskManagerIdentity,
     TaskManagerMemory,
-    render_yaml,
     task_manager_configuration,
 )
 from weir_operator.flink.memory import split_memory
@@ -109,10 +107,7 @@ class ClassArchive:
             },
         )
         memory = split_memory(configuration)
-        folder.prepare(
-            configuration=render_yaml({**configuration, **memory.settings}),
-            log4j=render_log4j(folder.log / "flink.log"),
-        )
+        folder.prepare({**configuration, **memory.settings})
         return processes.spawn(
             task_manager_command(
                 self._installation,

@@ -20,7 +20,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from typing import IO, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from weir_operator.errors import AlreadySteeredError
+from weir_operator.flink.commands import render_log4j
+from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.runtime.processes.processes import ProcessIdentity, is_alive
@@ -121,12 +123,13 @@ class ProcessFolder:
         self.temporary = path / "tmp"
         self._identity = path / "pid.json"
 
-    def prepare(self, *, configuration: str, log4j: str) -> None:
-        """Write what the process needs to start."""
+    def prepare(self, configuration: Mapping[str, str]) -> None:
+        """Write what the process needs to start: Flink's configuration, and where it logs."""
         with storing(self.path):
             for folder in (self.configuration, self.log, self.temporary):
                 folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.configuration / "config.yaml", configuration)
+        write_atomically(self.configuration / "config.yaml", render_yaml(configuration))
+        log4j = render_log4j(self.log / "flink.log")
         write_atomically(self.configuration / "log4j.properties", log4j)
 
     def record(self, identity: ProcessIdentity) -> None:

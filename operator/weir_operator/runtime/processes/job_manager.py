@@ -13,13 +13,11 @@ from weir_operator.flink.commands import (
     flink_environment,
     java_options,
     job_manager_command,
-    render_log4j,
 )
 from weir_operator.flink.configuration import (
     ClusterAddress,
     Storage,
     job_manager_configuration,
-    render_yaml,
 )
 from weir_operator.flink.memory import split_job_manager
 from weir_operator.flink.rest import FlinkRest
@@ -141,10 +139,7 @@ class LocalJobManager:
         )
         folder.clear_log()
         self._app.forget_jars()
-        folder.prepare(
-            configuration=render_yaml(configuration),
-            log4j=render_log4j(folder.log / "flink.log"),
-        )
+        folder.prepare(configuration)
         identity = processes.spawn(
             job_manager_command(
                 settings.installation,

@@ -16,14 +16,12 @@ from weir_operator.errors import PermanentError, ResizeRefusedError
 from weir_operator.flink.commands import (
     flink_environment,
     java_options,
-    render_log4j,
     task_manager_command,
 )
 from weir_operator.flink.configuration import (
     ClusterAddress,
     Storage,
     TaskManagerIdentity,
-    render_yaml,
     task_manager_configuration,
 )
 from weir_operator.flink.memory import MemorySplit, split_memory
@@ -195,7 +193,7 @@ class LocalTaskManagers:
         settings = self._settings
         folder = self._app.task_manager(f"tm-{spec.operator}-{spec.pool}-{number}")
         configuration, memory = self._claim(folder, spec, address=address, storage=storage)
-        folder.prepare(configuration=configuration, log4j=render_log4j(folder.log / "flink.log"))
+        folder.prepare(configuration)
         identity = processes.spawn(
             task_manager_command(
                 settings.installation,
@@ -224,7 +222,7 @@ class LocalTaskManagers:
         *,
         address: ClusterAddress,
         storage: Storage,
-    ) -> tuple[str, MemorySplit]:
+    ) -> tuple[dict[str, str], MemorySplit]:
         """Note what a TaskManager is for, and return its configuration and memory."""
         settings, ports = self._settings, free_ports(METRIC_PORTS)
         record = ReplicaRecord(
@@ -251,7 +249,7 @@ class LocalTaskManagers:
         )
         memory = split_memory(configuration)
         folder.record_replica(record, speed=self._speed(spec.pool, spec.size))
-        return render_yaml({**configuration, **memory.settings}), memory
+        return {**configuration, **memory.settings}, memory
 
     def _port(self, folder: TaskManagerFolder, record: ReplicaRecord) -> int:
         known = self._reporting.get(folder.id)

@@ -44,7 +44,7 @@ async def app(settings):
 
 async def left_running(folder, *, recorded=True):
     """Leave a process that runs from a folder, as an earlier Weir did some time ago."""
-    folder.prepare(configuration="", log4j="")
+    folder.prepare({})
     identity = processes.spawn(
         [sys.executable, "-c", SLEEP, "--configDir", str(folder.configuration)],
         environment={},

@@ -71,7 +71,7 @@ def test_ports_are_kept(app):
 
 def test_a_process_record_that_names_another_process_is_not_believed(app):
     folder = app.task_manager("tm-match-small-1")
-    folder.prepare(configuration="", log4j="")
+    folder.prepare({})
     (folder.path / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": 0.0}))
 
     assert folder.alive() is None
@@ -80,7 +80,7 @@ def test_a_process_record_that_names_another_process_is_not_believed(app):
 def test_old_folders_go_and_the_newest_stay_for_their_logs(app):
     for number in range(1, 8):
         folder = app.task_manager(f"tm-match-small-{number}")
-        folder.prepare(configuration="", log4j="")
+        folder.prepare({})
         os.utime(folder.path, (number, number))
 
     app.prune()
