@@ -15,7 +15,6 @@ and `NativeFlinkService.scale` (what must hold for scaling in place), 1.10.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +28,7 @@ from weir_operator.api.client import (
     KubernetesApi,
 )
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.options import read_size
 from weir_operator.flink.versions import read_version
 from weir_operator.limits import Json
 
@@ -51,14 +51,6 @@ AUTOSCALER_IDLE = 600.0
 writes what it has measured each time that it looks at the job, by default every minute."""
 _AUTOSCALER_STATE = "/api/v1/namespaces/{}/configmaps/autoscaler-{}"
 MIB = 2**20
-_BYTES = {
-    "": 1, "b": 1,
-    "k": 2**10, "kb": 2**10, "ki": 2**10,
-    "m": MIB, "mb": MIB, "mi": MIB,
-    "g": 2**30, "gb": 2**30, "gi": 2**30,
-    "t": 2**40, "tb": 2**40, "ti": 2**40,
-}  # fmt: skip
-"""Units of memory, of Flink and of Kubernetes, in small letters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -388,12 +380,13 @@ async def write_overrides(
 def read_memory(text: str) -> int | None:
     """Return bytes of an amount that Flink or Kubernetes writes; `None` of another text.
 
-    The operator takes `2048m` for mebibytes, as Flink does.
+    What Flink can read is Flink's, as for the operator: `2048m` is mebibytes.
     """
-    found = re.fullmatch(r"(\d{1,99}(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
-    if found is None or found[2].lower() not in _BYTES:
-        return None
-    return int(float(found[1]) * _BYTES[found[2].lower()])
+    size = read_size(text)
+    if size is not None:
+        return size
+    amount = _number(text)
+    return int(amount) if amount is not None and 0 < amount < math.inf else None
 
 
 def _number(text: str | None) -> float | None:
