@@ -19,7 +19,6 @@ This module only reads; it needs no more than `get` and `list`.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.answers import TaskManager
 from weir_operator.limits import Json
+from weir_operator.runtime.pods.pod_states import url
 from weir_operator.streamapp.flink import RefKind
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
@@ -291,7 +291,6 @@ def _url(service: Json, port: int) -> str:
             f"got {meta['name']} of type ExternalName; name another one with the "
             f"annotation {REST_SERVICE}"
         )
-    host = f"{meta['name']}.{meta['namespace']}.svc"
-    if address and address != "None":  # a headless service has only its name
-        host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
-    return f"http://{host}:{port}"
+    if not address or address == "None":  # a headless service has only its name
+        address = f"{meta['name']}.{meta['namespace']}.svc"
+    return url(address, port)

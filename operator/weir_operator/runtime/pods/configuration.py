@@ -87,48 +87,33 @@ fi
 
 
 def start_script(
-    *,
-    options: tuple[str, ...],
-    main: str,
-    before: str,
-    more_options: str = "",
+    *, options: tuple[str, ...], main: str, before: str, has_agent: bool = False
 ) -> str:
-    """Return the script for `sh`.
+    """Return the script for `sh`; the JVM uses an archive of classes where the image has one.
 
     Args:
         options: Of the JVM.
         main: Main class and its arguments, as the shell reads them.
         before: Lines that come first; what they leave in `$@` are more arguments.
-        more_options: Of the JVM, as the shell reads them.
+        has_agent: Whether the JVM loads Weir's agent, if the pod got it.
     """
+    jar = f"{AGENT_MOUNT}/{AGENT_JAR}"
+    agent = f"agent=\n[ ! -r {jar} ] || agent=-javaagent:{jar}\n" if has_agent else ""
     return (
         "set -eu\n"
         # The archive of classes holds only for the same jars in the same order.
         "export LC_ALL=C\n"
         "set --\n"
         f"{before}"
+        f"archive=\n[ ! -s {ARCHIVE} ] || archive=-XX:SharedArchiveFile={ARCHIVE}\n"
+        f"{agent}"
         f"{_THROUGH_THE_ENTRYPOINT}"
         f"classes=$(echo {FLINK}/lib/*.jar | tr ' ' ':')\n"
-        f"exec $through java {shlex.join(options)} {more_options} \\\n"
+        f"exec $through java {shlex.join(options)} $archive{' $agent' if has_agent else ''} \\\n"
         f"  -Dlog4j.configurationFile={CONFIG_MOUNT}/log4j.properties \\\n"
         f'  -cp "$classes" \\\n'
         f'  {main} "$@"\n'
     )
-
-
-def use_archive() -> str:
-    """Return the lines that set `$archive` to the JVM's option, where the image has one."""
-    return f"archive=\n[ ! -s {ARCHIVE} ] || archive=-XX:SharedArchiveFile={ARCHIVE}\n"
-
-
-def use_agent(pods: FlinkPods) -> str:
-    """Return the lines that set `$agent` to the JVM's option, where the pod has Weir's agent."""
-    jar = f"{AGENT_MOUNT}/{AGENT_JAR}"
-    return "" if pods.agent is None else f"agent=\n[ ! -r {jar} ] || agent=-javaagent:{jar}\n"
-
-
-def _agent_option(pods: FlinkPods) -> str:
-    return "" if pods.agent is None else " $agent"
 
 
 def check_python(python: str | None) -> str:
@@ -240,10 +225,10 @@ def job_manager_files(pods: FlinkPods, *, by_own_address: bool = False) -> dict[
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
             before=(check_python(pods.make.config.get(CLIENT)) if uses_python else "")
-            + provide_jar(pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", ""))
-            + use_archive()
-            + use_agent(pods),
-            more_options=f"$archive{_agent_option(pods)}",
+            + provide_jar(
+                pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", "")
+            ),
+            has_agent=pods.agent is not None,
             options=(
                 *job_manager_options(memory.jvm),
                 *java_options(pods.make.config, "jobmanager"),
@@ -280,12 +265,12 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
         "config.yaml": render_yaml({**configuration, **memory.settings}),
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
-            before=use_archive() + use_agent(pods),
+            before="",
+            has_agent=pods.agent is not None,
             options=(
                 *task_manager_options(memory.jvm, processors=pods.cores_of(pool)),
                 *java_options(pods.make.config, "taskmanager"),
             ),
-            more_options=f"$archive{_agent_option(pods)}",
             main=f"{TASK_MANAGER_CLASS} --configDir {CONFIG_MOUNT}"
             ' -D "taskmanager.resource-id=$POD_NAME" -D "taskmanager.host=$POD_IP"',
         ),

@@ -11,7 +11,6 @@ Known limit: Flink's metric reporter listens on all interfaces; everything else 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -53,7 +52,7 @@ class LocalRuntime:
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
-        self._task_managers = LocalTaskManagers(settings, app, now=time.time)
+        self._task_managers = LocalTaskManagers(settings, app)
         # One change at a time: numbers, folders and ports are read and then written.
         self._changing = asyncio.Lock()
 

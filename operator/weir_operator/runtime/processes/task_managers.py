@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,12 +50,9 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 class LocalTaskManagers:
     """Starts, finds, sizes and ends the TaskManagers of a StreamApp."""
 
-    def __init__(
-        self, settings: LocalSettings, app: AppFolder, *, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, settings: LocalSettings, app: AppFolder) -> None:
         self._settings = settings
         self._app = app
-        self._now = now
         self._archive = ClassArchive(
             settings.installation, cache=settings.cache, workshop=app.path / "archive"
         )
@@ -229,7 +227,7 @@ class LocalTaskManagers:
             operator=spec.operator,
             pool=spec.pool,
             size=spec.size,
-            started=self._now(),
+            started=time.time(),
             metrics=ports,
         )
         configuration = task_manager_configuration(

@@ -11,7 +11,6 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from tests.operator.runtime.pods.test_manifests import pods_of
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.flink_keys import remedy_for_owned
 from weir_operator.runtime.pods.configuration import (
@@ -146,13 +145,13 @@ def test_a_container_that_starts_again_finds_its_folder_as_it_left_it(image):
     assert not image.failed, image.said
 
 
-def test_job_manager_and_task_managers_start_from_the_archive():
-    for files in (
-        job_manager_files(pods_of()),
-        task_manager_files(pods_of(), "match", "small"),
-    ):
-        assert "archive=-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa\n" in files["start.sh"]
-        assert "java" in files["start.sh"].partition("$archive")[0].splitlines()[-1]
+def test_a_jvm_starts_from_the_images_archive_of_classes(image):
+    image.put("opt/flink/weir/tm.jsa")
+
+    image.start("")
+
+    archive = "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa"
+    assert image.arguments()[: len(OPTIONS) + 1] == [*OPTIONS, archive]
 
 
 def test_the_jar_is_linked_and_all_other_jars_of_usrlib_are_on_the_class_path(image):

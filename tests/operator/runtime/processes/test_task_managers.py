@@ -93,7 +93,7 @@ async def crowded(tmp_path, monkeypatch):
     )
     app = AppFolder(tmp_path / "app")
     app.create()
-    managers = LocalTaskManagers(settings, app, now=lambda: 7.0)
+    managers = LocalTaskManagers(settings, app)
     yield managers
     await managers.end_all()
 
