@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -16,10 +15,12 @@ from weir_operator.streamapp.models import StreamApp
 NAME = "trips"
 
 
-def trips_app(
-    place: Place, *, rate: float = 10.0, config: Mapping[str, str] | None = None
-) -> StreamApp:
-    """Return the example's StreamApp as it runs in `place`, with Flink configured so."""
+RATE = 10.0
+"""Records/s."""
+
+
+def trips_app(place: Place) -> StreamApp:
+    """Return the example's StreamApp as it runs in `place`."""
     manifest: dict[str, Any] = yaml.safe_load(
         (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
     )
@@ -27,11 +28,11 @@ def trips_app(
     flink = manifest["spec"]["flink"]
     flink["image"] = IMAGE
     flink["storage"] = {"claim": CLAIM}
-    flink["config"] = {**FLINK_CONFIG, **(config or {})}
+    flink["config"] = FLINK_CONFIG
     flink["jobManager"] = {"cpu": "500m", "memory": "1Gi"}
     flink["job"] |= {"jar": "/opt/flink/usrlib/trips.jar"}
     flink["job"]["args"] = [
-        *("--trace", "/opt/flink/usrlib/trace.txt", "--scale", str(rate / 40)),
+        *("--trace", "/opt/flink/usrlib/trace.txt", "--scale", str(RATE / 40)),
         *("--at-end", "hold", "--out", place.inside(place.state / "out")),
         *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
     ]
