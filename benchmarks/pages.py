@@ -28,7 +28,7 @@ from typing import Any
 import jinja2
 
 from benchmarks.evidence import count_cheaper_fixed, draw_pictures
-from benchmarks.figures import NOT_SHOWN
+from benchmarks.figures import EQUAL, NOT_SHOWN
 from benchmarks.registry import find_benchmarks
 from benchmarks.results import FOLDER, REQUIRED, ROOT, count_changed_lines, describe_age
 
@@ -315,17 +315,21 @@ class Quotes:
         ]
         if age:
             parts.append(f"{OLD}{age.removeprefix('of older code')}.*")
-        if with_goals:
-            columns = ("holds", "value", "goal", "figure")
-            parts.append(_render_table(columns, map(_cells_of_figure, with_goals)))
+        columns: Sequence[str] = ("holds", "value", "goal", "figure")
+        cells: Sequence[Sequence[str]] = [*map(_cells_of_figure, with_goals)]
+        if len(cells) > 1 and len({goal for _, _, goal, _ in cells}) == 1:
+            parts.append(f"Goal of each: {cells[0][2]}.")
+            columns, *cells = [[*each[:2], each[3]] for each in (columns, *cells)]
+        if cells:
+            parts.append(_render_table(columns, cells))
         return "\n\n".join(parts)
 
-    def rows(self, result: str, *beginnings: str) -> str:
-        """Return a result's tables, or those whose titles begin so, each under its title."""
+    def rows(self, result: str, *, without_equal: Sequence[str] = ()) -> str:
+        """Return a result's tables, each under its title; of some, without the rows that equal."""
         found = [
             each
             for each in self.results[result]["rows"]
-            if each["table"].startswith(beginnings or "")
+            if not (each["table"] in without_equal and each["match"] == EQUAL)
         ]
         return "\n\n".join(f"### {title}\n\n{_render_rows(rows)}" for title, rows in _group(found))
 

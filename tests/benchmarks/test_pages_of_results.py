@@ -70,6 +70,17 @@ def test_a_figure_has_a_line_with_its_goal_and_verdict(fields, line):
     assert line in page_of(a_result(figures=[FIGURE | fields])).splitlines()
 
 
+def test_a_goal_that_all_figures_have_stands_above_them():
+    figures = [
+        FIGURE | {"figure": name, "goal": "at most 5 s", "holds": True} for name in ("two", "three")
+    ]
+
+    page = page_of(a_result(figures=figures))
+
+    assert page.count("at most 5 s") == 1
+    assert "| yes | 4.25 s | three |" in page
+
+
 def page_of(result):
     return pages.render_all({"sums": result})["results/sums.md"]
 
@@ -83,6 +94,14 @@ def test_what_nobody_promised_is_in_the_result_alone():
     assert "| a | equal | 3 | 1 | 2 |" in page
     assert "| b |" not in page
     assert "benchmarks/results/sums.json" in page
+
+
+def test_a_table_of_many_rows_may_leave_out_those_that_are_equal():
+    rows = [ROW, ROW | {"row": "b", "match": NEITHER}, ROW | {"table": "Table 2", "row": "c"}]
+
+    shown = pages.Quotes({"sums": a_result(rows=rows)}).rows("sums", without_equal=["Table 1"])
+
+    assert re.findall(r"^\| (\w) \|", shown, re.MULTILINE) == ["b", "c"]
 
 
 def test_a_quote_is_rounded_and_has_its_unit_and_one_that_is_wrong_fails():
