@@ -1,7 +1,8 @@
 """What a run of a benchmark came to: `benchmarks/results/NAME.json`, shown in `docs/results`.
 
 A file holds the run's circumstances (date, commit, load of the machine, git's trees of the code
-that it measured), the constants and choices that it ran with, its figures, and its rows.
+that it measured, what its caller chose), its figures, and its rows. The constants that it ran with
+are those of its commit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ ROOT = FOLDER.parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 """Where benchmarks write what is not committed."""
 Run = TypeVar("Run")
-_NO_SETTINGS = ("ABOUT", "DETERMINISTIC", "DURATION")
 _MEASURED = {
     "papers": ("policies", "simulator"),
     "policies": ("policies", "simulator", "operator"),
@@ -73,7 +73,7 @@ def write_result(
         "load": [begun.load, round(os.getloadavg()[0], 1)],
         "trees": measured_trees(*_measured_by(module)),
         "processors": os.cpu_count(),
-        "settings": settings_of(module) | _chosen(),
+        "settings": _chosen(),
         "figures": [asdict(each) for each in found if isinstance(each, Figure)],
         "rows": [asdict(each) for each in found if isinstance(each, Row)],
     }
@@ -93,18 +93,6 @@ def format_values(values: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def settings_of(module: ModuleType) -> dict[str, Any]:
-    """Return a module's constants, as far as they are numbers, texts or collections of these."""
-    found = {}
-    for name, value in vars(module).items():
-        if name.isupper() and not name.startswith("_") and name not in _NO_SETTINGS:
-            try:
-                found[name] = _plain(value)
-            except TypeError:  # a constant of a type of its own says nothing to others
-                continue
-    return found
-
-
 def _chosen() -> dict[str, str]:
     """Return what the caller chose by variables; those with paths are about this machine alone."""
     return {
@@ -112,17 +100,6 @@ def _chosen() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(_CHOICES) and "/" not in value
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; raise `TypeError` where it is of a type of its own."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, tuple | list | range | frozenset):
-        return [_plain(each) for each in value]
-    raise TypeError(f"Expected plain values, got {type(value).__name__}")
 
 
 def find_commit() -> str | None:
