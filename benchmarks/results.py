@@ -40,7 +40,7 @@ _SIMULATED = ("policies", "simulator")
 """Those that a deterministic benchmark measures."""
 REQUIRED = ("date", "commit", "load", "trees")
 """What every result says of how it came about."""
-_CHOICES = ("CHAOS_", "LIVE_", "WEIR_")
+_CHOICES = ("CHAOS_", "LIVE_", "PLANNER_", "WEIR_")
 """Beginnings of the variables by which a caller chooses."""
 
 

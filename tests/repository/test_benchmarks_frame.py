@@ -83,6 +83,15 @@ def test_a_result_names_the_commit_and_what_is_not_in_it(bench, tmp_path, run):
     assert changed == f"{commit}-dirty"
 
 
+@pytest.mark.parametrize("variable", ["CHAOS_SEED", "LIVE_PART", "PLANNER_PART", "WEIR_NEIGHBOURS"])
+def test_a_result_says_what_a_variable_chose(bench, tmp_path, monkeypatch, variable):
+    monkeypatch.setenv(variable, "7")
+
+    bench("small-sums")
+
+    assert written_by(tmp_path)["settings"][variable] == "7"
+
+
 def test_a_missed_goal_ends_with_status_1(bench):
     ended = bench("small-sums")
 
