@@ -30,7 +30,7 @@ from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
-from benchmarks.figures import Figure, Row
+from benchmarks.figures import Figure, Row, at_least, count_all
 from benchmarks.flink.nexmark_results import QUERIES
 from benchmarks.flink.prepared_jobs import JOBS, Prepared
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
@@ -124,11 +124,6 @@ def _exists(job: str, version: str) -> bool:
     return version in ONLY.get(job, VERSIONS)
 
 
-def _count(figure: str, found: int, of: int) -> Figure:
-    """Return for how many something holds, which is to be all."""
-    return Figure(figure, found, f"of {of}", goal="all", holds=found == of)
-
-
 def _median_of(figure: str, values: Iterable[float | None], unit: str) -> Figure:
     known = [each for each in values if each is not None]
     return Figure(figure, statistics.median(known) if known else None, unit)
@@ -138,7 +133,12 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
     scaled = [each for each in outcomes if each.job not in REFUSED]
     unwanted = [each for each in outcomes if each.job in REFUSED]
     return [
-        _count("changes that succeeded", sum(each.done for each in scaled), CHANGES * len(scaled)),
+        at_least(
+            "changes that succeeded",
+            sum(each.done for each in scaled),
+            CHANGES * len(scaled),
+            f"of {CHANGES * len(scaled)}",
+        ),
         Figure(
             "records lost or doubled",
             sum(each.lost + each.wrong for each in scaled),
@@ -147,20 +147,14 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
             holds=all(each.is_exact for each in scaled) if scaled else None,
         ),
         Figure("records compared", sum(each.compared for each in scaled), "records"),
-        _count(
+        count_all(
             "jobs that wrote output that could be compared",
-            sum(bool(each.compared) for each in scaled),
-            len(scaled),
+            [bool(each.compared) for each in scaled],
         ),
-        _count(
-            "jobs whose vertices kept their ids",
-            sum(each.same_ids for each in scaled),
-            len(scaled),
-        ),
-        _count(
+        count_all("jobs whose vertices kept their ids", [each.same_ids for each in scaled]),
+        count_all(
             "jobs that cannot be restarted without loss, refused before they were started",
-            sum(each.is_right for each in unwanted),
-            len(unwanted),
+            [each.is_right for each in unwanted],
         ),
         _median_of("a change, median over the jobs", (each.seconds for each in scaled), "s"),
         _median_of(

@@ -7,7 +7,7 @@ parts, with the same defaults.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -53,7 +53,10 @@ async def run_autoscaler(
     faster: float,
     settings: Mapping[str, str],
 ) -> AsyncIterator[Callable[[], None]]:
-    """Run the autoscaler beside a job until the block is left; give a check that it still runs."""
+    """Run the autoscaler beside a job until the block is left.
+
+    Yields a check, which raises `RuntimeError` where the autoscaler has ended before.
+    """
     folder.mkdir(parents=True)
     log4j = folder / "log4j.properties"
     log4j.write_text(render_log4j(folder / "autoscaler.log"))
@@ -66,20 +69,13 @@ async def run_autoscaler(
         *(LOOPBACK, str(port), job_id, str(faster)),
         *(f"{key}={value}" for key, value in settings.items()),
     ]
-    async with run_program(command, folder) as check:
-        yield check
-
-
-@asynccontextmanager
-async def run_program(command: Sequence[str], folder: Path) -> AsyncIterator[Callable[[], None]]:
-    """Run a program until the block is left; give a check, which raises where it ended before."""
     identity = processes.spawn(
         [*command, "--configDir", str(folder)], environment={}, output=folder / "output.txt"
     )
 
     def check() -> None:
         if not processes.is_alive(identity, folder):
-            raise RuntimeError(f"Expected {command[0]} to run on, it ended: see {folder}")
+            raise RuntimeError(f"Expected the autoscaler to run on, it ended: see {folder}")
 
     try:
         yield check

@@ -105,7 +105,6 @@ class Broker:
 class Counted:
     """What the job `Payments` has committed."""
 
-    records: int
     lost: int
     doubled: int
     wrong: int
@@ -125,7 +124,6 @@ def count_committed(records: Sequence[str], expected: int) -> Counted:
         for found in places.values()
     )
     return Counted(
-        records=len(records),
         lost=expected - len(seen),
         doubled=len(records) - len(seen),
         wrong=wrong,
