@@ -5,20 +5,16 @@ and Flink's REST interface, as they do in the controller's pod. There are no pol
 asks for a deployment and looks at what it took. What is measured is thus the runtime's and Flink's;
 the controller's chart adds nothing to it.
 
-Where it lives is a `place`. Jobs' jars come from the volume, so no image is made for them.
+Where it lives is a `place`.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Self
 
-from benchmarks.cluster.place import CLAIM, IMAGE, OWNER, Place
+from benchmarks.cluster.place import OWNER, Place
 from benchmarks.flink.steered_job import SteeredJob
-from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
@@ -28,74 +24,9 @@ from weir_operator.runtime.pods.nodes import NodeNotices
 from weir_operator.runtime.pods.pods import FlinkPods, Owner
 from weir_operator.runtime.pods.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import Deployments
-from weir_operator.runtime.revision import Revision
-from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
 from weir_operator.wiring.discovery import Discovery
-
-SUBMIT_DEADLINE = 300.0
-"""Seconds from submission until every task runs: state is read back in between."""
-
-TRIPS = "example.Trips"
-HEAVY = "example.Heavy"
-HEAVY_JAR = REPOSITORY / "build/jars/heavy.jar"
-
-POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
-"""Two pools of every node: what is measured does not depend on the node, and the cluster may be
-shared with others who have filled one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The job as a benchmark wants it."""
-
-    initial: Deployments
-    rates: Sequence[float]
-    """Records/s per slot of 5 s; the last one is held."""
-    arguments: tuple[str, ...] = ()
-    """Of the job, beside its trace and its folder."""
-
-    def app(self, place: Place) -> StreamApp:
-        """Return the StreamApp, once its files are on the volume."""
-        state, out = place.state, place.state / "out"
-        trace, jar = state / "trace.txt", state / "job.jar"
-        trace.write_text("".join(f"{rate}\n" for rate in self.rates))
-        shutil.copy(build_heavy_jar(), jar)
-        out.mkdir()
-        out.chmod(0o777)
-        flink = {
-            "image": IMAGE,
-            "maxParallelism": 720,
-            "storage": {"claim": CLAIM},
-            "jobManager": {"cpu": "500m", "memory": "1Gi"},
-            "job": {
-                "jar": place.inside(jar),
-                "entryClass": TRIPS,
-                "args": [
-                    *("--trace", place.inside(trace), "--out", place.inside(out)),
-                    *self.arguments,
-                ],
-            },
-        }
-        return parse_manifest(
-            {
-                "apiVersion": "weir.dev/v1alpha1",
-                "kind": "StreamApp",
-                "metadata": {"name": "job", "namespace": place.namespace},
-                "spec": {
-                    "flink": flink,
-                    "objective": {"responseTime": "500ms"},
-                    "nodePools": [{"memory": "1Gi", "price": "0.04", **pool} for pool in POOLS],
-                    "operators": [{"name": name, "maxReplicas": 12} for name in self.initial],
-                    "savepoints": {"keep": 1},
-                    "rescale": {
-                        "startDeadline": "180s",  # two cores may carry a dozen JVMs
-                        "submitDeadline": f"{SUBMIT_DEADLINE:g}s",
-                    },
-                },
-            }
-        )
 
 
 class ClusterJob(SteeredJob[KubernetesRuntime]):
@@ -127,7 +58,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         self.pods = replace(pods, owner=owner)
         self.runtime = KubernetesRuntime(self.place.api, self.pods, NodeNotices(self.place.api))
         self.jobs = FlinkJobs(self.runtime)
-        settings = assembly.rescale_settings(self._app)
         discovery = Discovery(
             self._app,
             self.jobs,
@@ -137,23 +67,19 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
             on_event=self.events.append,
             clock=self.clock,
         )
-        self._by_via = {
-            via: self._steer(
-                self.runtime,
-                spec=self.spec,
-                settings=replace(settings, via=via),
-                initial=self._initial,
-                directives=lambda: Directives(revision=self._revision()),
-                discovery=discovery if self._reads_programs else None,
-            )
-            for via in ("Auto", "Savepoint", "Checkpoint")
-        }
-        self.lifecycle = self._by_via["Auto"]
+        self.lifecycle = self._steer(
+            self.runtime,
+            spec=self.spec,
+            settings=assembly.rescale_settings(self._app),
+            initial=self._initial,
+            directives=lambda: Directives(revision=assembly.revision_of(self._app, self.spec)),
+            discovery=discovery if self._reads_programs else None,
+        )
         return self
 
-    async def change(self, target: Deployments, *, via: str = "Auto") -> RescaleJournal:
+    async def change(self, target: Deployments) -> RescaleJournal:
         """Take the job to `target` by one restart."""
-        end = await self._by_via[via].change(target, "a benchmark asks for it")
+        end = await self.lifecycle.change(target, "a benchmark asks for it")
         if end.step is not Step.DONE:
             raise RuntimeError(
                 f"Expected the job to get to {target}, got {end.step}: {end.failure}"
@@ -177,16 +103,3 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
     def spec(self) -> JobSpec:
         """How the job is submitted."""
         return assembly.job_spec(self._app, beside=self.place.state)
-
-    def _revision(self) -> Revision:
-        return assembly.revision_of(self._app, self.spec)
-
-
-def build_heavy_jar() -> Path:
-    """Return a jar with the example job and its heavy relative, built where it is not there."""
-    sources = [
-        HELPER,
-        *sorted((REPOSITORY / "examples/trips").glob("*.java")),
-        *(REPOSITORY / f"benchmarks/jobs/{name}.java" for name in ("Burn", "Heavy", "Hoard")),
-    ]
-    return build_jar(sources, HEAVY_JAR, entry_class=HEAVY)

@@ -13,20 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 import statistics
 import sys
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from benchmarks.cluster.cluster_job import ClusterJob, Wanted
-from benchmarks.cluster.place import open_place
+from benchmarks.cluster.cluster_job import ClusterJob
+from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from benchmarks.figures import Figure, at_least, at_most, count_all, no_records
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
 from weir_operator.errors import WeirError
+from weir_operator.flink.jars import REPOSITORY
 from weir_operator.rescale.journal import RescaleJournal, Step, gap_of, summarise_change
 from weir_operator.runtime.protocol import Deployments
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.models import StreamApp
 
 ABOUT = "output gaps of rescales and upgrades on the Kubernetes cluster that KUBECONFIG names"
 DURATION = "12 min"
@@ -54,16 +58,53 @@ FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
 HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
 ONE_MOVED = {**HOME, "match": {"first/500m": 1, "second/500m": 1}}
 TWO_MOVED = {**ONE_MOVED, "aggregate": {"first/500m": 1, "second/500m": 1}}
-JOB = Wanted(
-    initial=HOME,
-    rates=[RATE],
-    arguments=("--service.match-ms", "30", "--service.aggregate-ms", "20"),
-)
+POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
+"""Two pools of every node: what is measured does not depend on the node, and the cluster may be
+shared with others who have filled one."""
 
 
 def run() -> list[Figure]:
     """Move replicas, one at a time and two at a time."""
     return asyncio.run(_run())
+
+
+def stream_app(place: Place) -> StreamApp:
+    """Return the job, once its files are on the volume; so no image is made for it."""
+    trace, jar, out = (place.state / name for name in ("trace.txt", "trips.jar", "out"))
+    trace.write_text(f"{RATE}\n")
+    shutil.copy(REPOSITORY / "build/jars/trips.jar", jar)
+    out.mkdir()
+    out.chmod(0o777)
+    flink = {
+        "image": IMAGE,
+        "maxParallelism": 720,
+        "storage": {"claim": CLAIM},
+        "jobManager": {"cpu": "500m", "memory": "1Gi"},
+        "job": {
+            "jar": place.inside(jar),
+            "entryClass": "example.Trips",
+            "args": [
+                *("--trace", place.inside(trace), "--out", place.inside(out)),
+                *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
+            ],
+        },
+    }
+    return parse_manifest(
+        {
+            "apiVersion": "weir.dev/v1alpha1",
+            "kind": "StreamApp",
+            "metadata": {"name": "job", "namespace": place.namespace},
+            "spec": {
+                "flink": flink,
+                "objective": {"responseTime": "500ms"},
+                "nodePools": [{"memory": "1Gi", "price": "0.04", **pool} for pool in POOLS],
+                "operators": [{"name": name, "maxReplicas": 12} for name in HOME],
+                "savepoints": {"keep": 1},
+                # Two cores may carry a dozen JVMs, and state is read back.
+                "rescale": {"startDeadline": "180s", "submitDeadline": "300s"},
+            },
+        }
+    )
 
 
 @dataclass(slots=True)
@@ -85,7 +126,7 @@ async def _run() -> list[Figure]:
     done = _Done()
     async with (
         open_place("weir-bench") as place,
-        ClusterJob(place, JOB.app(place), JOB.initial, reads_programs=True) as job,
+        ClusterJob(place, stream_app(place), HOME, reads_programs=True) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)
@@ -250,7 +291,7 @@ async def _two_more() -> list[Figure]:
     ends: list[RescaleJournal] = []
     async with (
         open_place("weir-bench") as place,
-        ClusterJob(place, JOB.app(place), JOB.initial) as job,
+        ClusterJob(place, stream_app(place), HOME) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)

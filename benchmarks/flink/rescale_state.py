@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
 from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
+from weir_operator.flink.jars import HELPER, JARS, REPOSITORY, build_jar
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
 
@@ -47,6 +47,7 @@ SLOWEST = 30.0
 """Seconds after a change until which the slowest record is looked for, if the job runs so long."""
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
+HEAVY = "example.Heavy"
 WAYS = ("Savepoint", "Checkpoint")
 BACKENDS = ("rocksdb", "forst")
 
@@ -108,10 +109,7 @@ def _job(records: int, backend: str, way: str) -> Trips:
         entry_class=HEAVY,
         initial=TWO,
         rates=[*[FILL_RATE] * slots, RATE],
-        arguments=(
-            *("--hoard-records", str(records), "--checkpoint-seconds", "5"),
-            *("--service.match-ms", "0", "--service.aggregate-ms", "0"),
-        ),
+        arguments=("--hoard-records", str(records)),
         config={
             "state.backend.type": backend,
             "execution.checkpointing.incremental": "true",
@@ -121,6 +119,16 @@ def _job(records: int, backend: str, way: str) -> Trips:
         rescale=patient,
         managed_memory={"aggregate": "160Mi"},
     )
+
+
+def build_heavy_jar() -> Path:
+    """Return a jar with the example job and its heavy relative, built where it is not there."""
+    sources = [
+        HELPER,
+        *sorted((REPOSITORY / "examples/trips").glob("*.java")),
+        *(REPOSITORY / f"benchmarks/jobs/{name}.java" for name in ("Heavy", "Hoard")),
+    ]
+    return build_jar(sources, JARS / "heavy.jar", entry_class=HEAVY)
 
 
 async def _until_arrived(cluster: TripsCluster, records: int, *, limit: float) -> None:
