@@ -20,22 +20,22 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 
-import yaml
-
 from benchmarks.figures import Figure, at_most, no_records
-from benchmarks.flink.response_time import INTERVAL, count_wrong, is_settled
-from benchmarks.policies.live.weir_local import run_weir_local
+from benchmarks.flink.response_time import (
+    BOUND,
+    INTERVAL,
+    MAX_REPLICAS,
+    count_wrong,
+    is_settled,
+    run_timed,
+)
 from benchmarks.results import BUILD
-from tests.operator.flink.output import committed_lines
-from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
 from weir_operator.loop.gather import WORKED_OFF
 from weir_operator.loop.run_record import RecordedRun
 from weir_operator.runtime.protocol import Deployments
@@ -55,10 +55,6 @@ SERVICE, SPREAD = 0.005, 0.4
 SECONDS, RISES = 300, 100
 LOW, HIGH, BEYOND = 125, 375, 750
 """Records/s."""
-BOUND = 0.2
-"""Seconds."""
-MAX_REPLICAS = 9
-"""In the pool; of the work, one less where the source has a replica of its own."""
 NO_HELP = 0.03
 """Part of the fullest replica's share by which a replica that helps makes it smaller, at least."""
 IN_TIME = 5
@@ -89,41 +85,15 @@ class Outcome:
 
 
 def run() -> list[Figure]:
-    source = REPOSITORY / "benchmarks/jobs/Timed.java"
-    jar = build_jar([source], JARS / "timed.jar", entry_class="Timed")
-    rises, beyond = (
-        _run_job(name, jar, low, high)
-        for name, low, high in (("rises", LOW, HIGH), ("beyond", BEYOND, BEYOND))
-    )
-    return figures_of(rises, beyond)
+    return figures_of(_run_job("rises", LOW, HIGH), _run_job("beyond", BEYOND, BEYOND))
 
 
-def _run_job(name: str, jar: Path, low: float, high: float) -> Outcome:
-    folder = FOLDER / name
-    shutil.rmtree(folder, ignore_errors=True)
-    out, manifest = folder / "out", folder / "app.yaml"
-    out.mkdir(parents=True)
+def _run_job(name: str, low: int, high: int) -> Outcome:
     begin = time.time()
-    trace = [int(1000 * begin), RISES, 10 * SECONDS, low, high]
-    spec = {
-        "flink": {
-            "job": {"jar": str(jar), "args": ["hot", str(out), *map(str, trace)]},
-            "config": {"env.java.opts.all": "-XX:TieredStopAtLevel=1"},  # short-lived JVMs
-            "maxParallelism": GROUPS,
-        },
-        "objective": {"responseTime": f"{1000 * BOUND:g}ms"},
-        "nodePools": [
-            {"name": "local", "sizes": ["1"], "memory": "900Mi", "maxReplicas": MAX_REPLICAS}
-        ],
-        "operatorManager": {"interval": f"{INTERVAL}s"},
-        "applicationManager": {"restartBudget": {"size": 20, "refillEvery": "1m"}},
-    }
-    head = {"apiVersion": "weir.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": name}}
-    manifest.write_text(yaml.safe_dump({**head, "spec": spec}))
-    told = run_weir_local(
-        manifest, seconds=SECONDS, state=folder / "state", ledger=None, options=()
+    trace = (int(1000 * begin), RISES, 10 * SECONDS, low, high)
+    told, [rows] = run_timed(
+        FOLDER / name, "hot", trace, ["hot"], seconds=SECONDS, maxParallelism=GROUPS
     )
-    rows = [[*map(int, line.split(","))] for line in committed_lines(out / "hot")]
     load = round(os.getloadavg()[1], 1)
     return judge(told, rows, rises=begin + RISES if low < high else -math.inf, load=load)
 

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 
 import yaml
 
@@ -46,6 +47,8 @@ SECONDS, RISES, FALLS = 290, 100, 200
 """Of a run, and when the rate changes in it."""
 LOW, HIGH, INTERVAL, BOUND = 80, 200, 10, 0.2
 """Two of records/s, two of seconds."""
+MAX_REPLICAS = 9
+"""In the pool; of the work, one less where the source has a replica of its own."""
 NEAR, NEAR_SECONDS, GOAL = 0.1, 0.02, 95.0
 """Part of the truth, or seconds, by which a measurement may differ; in so many percent."""
 UNFINISHED = 2 * HIGH
@@ -76,42 +79,65 @@ class Outcome:
 
 def run() -> list[Figure | Row]:
     """Make the runs that are missing; return the figures of all."""
-    source = REPOSITORY / "benchmarks/jobs/Timed.java"
-    jar = build_jar([source], JARS / "timed.jar", entry_class="Timed")
     for job, policy in product(JOBS, POLICIES):
         kept = FOLDER / "outcomes" / f"{job}-{policy}.json"
         if not kept.exists():
-            store_outcome(kept, asdict(_run_job(job, policy, jar)))
+            store_outcome(kept, asdict(_run_job(job, policy)))
     outcomes = load_outcomes(FOLDER / "outcomes", Outcome)
     return [*figures_of(outcomes), *map(_row_of, outcomes)]
 
 
-def _run_job(job: str, policy: str, jar: Path) -> Outcome:
+def _run_job(job: str, policy: str) -> Outcome:
     """Run a job under `weir local` from cold, and compare what it said with what came out."""
-    folder = FOLDER / f"{job}-{policy}"
+    _, sinks = JOBS[job]
+    trace = (int(1000 * time.time()), RISES, FALLS, LOW, HIGH)
+    manager = {"policy": {"name": policy}}
+    told, rows = run_timed(
+        FOLDER / f"{job}-{policy}", job, trace, sinks, seconds=SECONDS, manager=manager
+    )
+    load = round(os.getloadavg()[1], 1)
+    return Outcome(job=job, policy=policy, load=load, counts=judge(told, rows))
+
+
+def run_timed(
+    folder: Path,
+    job: str,
+    trace: Sequence[int],
+    sinks: Sequence[str],
+    *,
+    seconds: float,
+    manager: Mapping[str, object] = MappingProxyType({}),
+    **flink: object,
+) -> tuple[RecordedRun, Sequence[Sequence[Sequence[int]]]]:
+    """Run a job of `jobs/Timed.java` under `weir local`; return what Weir said, and each sink's rows.
+
+    A trace is when it begins (Unix ms), when its rate rises and falls (s), and both rates.
+    """
+    source = REPOSITORY / "benchmarks/jobs/Timed.java"
+    jar = build_jar([source], JARS / "timed.jar", entry_class="Timed")
     shutil.rmtree(folder, ignore_errors=True)
     out, manifest = folder / "out", folder / "app.yaml"
     out.mkdir(parents=True)
-    trace = map(str, (int(1000 * time.time()), RISES, FALLS, LOW, HIGH))
     spec = {
         "flink": {
-            "job": {"jar": str(jar), "args": [job, str(out), *trace]},
+            "job": {"jar": str(jar), "args": [job, str(out), *map(str, trace)]},
             "config": {"env.java.opts.all": "-XX:TieredStopAtLevel=1"},  # short-lived JVMs
+            **flink,
         },
         "objective": {"responseTime": f"{1000 * BOUND:g}ms"},
-        "nodePools": [{"name": "local", "sizes": ["1"], "memory": "900Mi", "maxReplicas": 9}],
-        "operatorManager": {"interval": f"{INTERVAL}s", "policy": {"name": policy}},
+        "nodePools": [
+            {"name": "local", "sizes": ["1"], "memory": "900Mi", "maxReplicas": MAX_REPLICAS}
+        ],
+        "operatorManager": {"interval": f"{INTERVAL}s", **manager},
         "applicationManager": {"restartBudget": {"size": 20, "refillEvery": "1m"}},
     }
     head = {"apiVersion": "weir.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": job}}
     manifest.write_text(yaml.safe_dump({**head, "spec": spec}))
-    told = run_weir_local(manifest, seconds=SECONDS, state=folder / "state")
-    sinks = [
-        [[*map(int, line.split(","))] for line in committed_lines(out / name)]
-        for name in JOBS[job][1]
+    told = run_weir_local(manifest, seconds=seconds, state=folder / "state")
+    rows = [
+        [[*map(int, line.split(","))] for line in committed_lines(out / name)] for name in sinks
     ]
-    load = round(os.getloadavg()[1], 1)
-    return Outcome(job=job, policy=policy, load=load, counts=judge(told, sinks))
+    return told, rows
 
 
 def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mapping[str, int]:
