@@ -109,7 +109,7 @@ def run_timed(
     manager: Mapping[str, object] = MappingProxyType({}),
     **flink: object,
 ) -> tuple[RecordedRun, Sequence[Sequence[Sequence[int]]]]:
-    """Run a job of `jobs/Timed.java` under `weir local`; return what Weir said, and each sink's rows.
+    """Run a job of `jobs/Timed.java` by `weir local`; return what Weir said, and each sink's rows.
 
     A trace is when it begins (Unix ms), when its rate rises and falls (s), and both rates.
     """

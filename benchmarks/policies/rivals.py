@@ -16,17 +16,16 @@ They know neither prices nor node types, and keep the mix that they start with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure, at_most, count
 from benchmarks.papers.taas2023 import describe as describe_setting
 from benchmarks.papers.taas2023 import settings
-from benchmarks.policies.first_hours import Case, list_cases
 from benchmarks.policies.first_hours import describe as describe_case
+from benchmarks.policies.first_hours import list_cases
 from benchmarks.policies.planner import geometric_mean
 from benchmarks.spawned import map_spawned
 from weir_simulator.experiment import Experiment
@@ -37,7 +36,7 @@ DURATION = "2 min"
 DETERMINISTIC = True
 
 RIVALS = ("dhalion", "daedalus", "conttune", "justin")
-SEEDS = (1,)
+SEED = 1
 """Of the cases of `first-hours`; the settings of the paper have nothing that is drawn."""
 MAX_REPLICAS = 10
 """Of the settings of the paper."""
@@ -51,12 +50,12 @@ GOAL = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A case, described once for each seed, and a policy."""
+    """A case and a policy."""
 
     group: str
     case: str
     policy: str
-    experiments: Sequence[Experiment] = field(compare=False)
+    experiment: Experiment = field(compare=False)
 
 
 def run() -> list[Figure]:
@@ -67,10 +66,10 @@ def run() -> list[Figure]:
     with TemporaryDirectory() as folder:
         described = _describe_first_hours(Path(folder))
         for each in chosen:
-            described[each.workload, str(each)] = [describe_setting(each)]
+            described[each.workload, str(each)] = describe_setting(each)
         tasks = [
-            Task(group=group, case=case, policy=policy, experiments=experiments)
-            for (group, case), experiments in described.items()
+            Task(group=group, case=case, policy=policy, experiment=experiment)
+            for (group, case), experiment in described.items()
             for policy in ("planner", *RIVALS)
         ]
         costs = dict(zip(tasks, map_spawned(measure, tasks), strict=True))
@@ -78,22 +77,18 @@ def run() -> list[Figure]:
     return [figure for group in groups for figure in _compare(group, costs)]
 
 
-def _describe_first_hours(folder: Path) -> dict[tuple[str, str], list[Experiment]]:
+def _describe_first_hours(folder: Path) -> dict[tuple[str, str], Experiment]:
     """Return the cases of `first-hours` by group and name; their traces are written."""
-    described: dict[tuple[str, str], list[Experiment]] = {}
-    for case in sorted(list_cases(), key=_hours_of):
-        experiments = [describe_case(case, folder, seed) for seed in SEEDS]
-        described[f"first {case.hours} h", str(case)] = experiments
-    longest = [key for key in described if key[0] == "first 24 h"]
-    for _, name in longest:
-        described["loose bound", f"{name}, loose bound"] = [
-            _loosen(each) for each in described["first 24 h", name]
-        ]
-    return described
-
-
-def _hours_of(case: Case) -> int:
-    return case.hours
+    described = {
+        (f"first {case.hours} h", str(case)): describe_case(case, folder, SEED)
+        for case in sorted(list_cases(), key=lambda case: case.hours)
+    }
+    loose = {
+        ("loose bound", f"{name}, loose bound"): _loosen(experiment)
+        for (group, name), experiment in described.items()
+        if group == "first 24 h"
+    }
+    return described | loose
 
 
 def _loosen(experiment: Experiment) -> Experiment:
@@ -103,10 +98,7 @@ def _loosen(experiment: Experiment) -> Experiment:
 
 def measure(task: Task) -> float:
     """Return the mean cost per slot of a policy in one case."""
-    return fmean(
-        simulate(experiment, seed=seed, policy=task.policy).average_cost
-        for seed, experiment in zip(SEEDS, task.experiments, strict=True)
-    )
+    return simulate(task.experiment, seed=SEED, policy=task.policy).average_cost
 
 
 def _compare(group: str, costs: Mapping[Task, float]) -> Iterator[Figure]:
