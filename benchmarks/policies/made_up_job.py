@@ -5,18 +5,15 @@ A chain of vertices, each of which passes on all records. The rate has a day's w
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tests.dashboards.prometheus_server import running_server
 from weir_policies.model.arrays import Floats
 
 TASK = "flink_taskmanager_job_task_"
@@ -137,36 +134,8 @@ def write_blocks(series: Sequence[MadeUpSeries], folder: Path) -> None:
     text.unlink()
 
 
-@contextmanager
-def serving(folder: Path, *switches: str, configuration: str = "{}\n") -> Iterator[str]:
-    """Run Prometheus over `folder/tsdb` while the block runs; yields its address."""
-    (folder / "prometheus.yml").write_text(configuration)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"127.0.0.1:{listener.getsockname()[1]}"
-    command = [
-        "prometheus",
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        "--storage.tsdb.retention.time=100y",
-        f"--web.listen-address={url}",
-        *switches,
-    ]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        while not _is_ready(f"http://{url}/-/ready"):
-            if process.poll() is not None:
-                raise RuntimeError((folder / "log").read_text())
-            time.sleep(0.1)
-        yield f"http://{url}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url):
-            return True
-    except urllib.error.URLError:
-        return False
+def serving(
+    folder: Path, *switches: str, configuration: str = "{}\n"
+) -> AbstractContextManager[str]:
+    """Run Prometheus over `folder/tsdb` while a block runs; the context is its address."""
+    return running_server(folder, configuration, "--storage.tsdb.retention.time=100y", *switches)

@@ -42,17 +42,27 @@ def running_scraper(
     folder: Path, job: Mapping[str, object], *, port: int | None = None
 ) -> Iterator[str]:
     """Run a server with one scrape job while the block runs; yield its address."""
+    with running_server(folder, yaml.safe_dump({"scrape_configs": [job]}), port=port) as url:
+        yield url
+
+
+@contextmanager
+def running_server(
+    folder: Path, configuration: str, *switches: str, port: int | None = None
+) -> Iterator[str]:
+    """Run a server over `folder/tsdb` while the block runs; yield its address."""
     program = shutil.which("prometheus")
     if program is None:
         raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     config = folder / "prometheus.yml"
-    config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    config.write_text(configuration)
     address = f"127.0.0.1:{free_port() if port is None else port}"
     command = (
         program,
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={address}",
+        *switches,
     )
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
