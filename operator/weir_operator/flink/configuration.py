@@ -116,10 +116,10 @@ _SMALL_PARTS = {
     f"{_MEMORY}framework.heap.size": "64m",
     f"{_MEMORY}framework.off-heap.size": "32m",
 }
-"""Smaller than Flink's own 256, 128 and 128 MiB, which are for many slots. Measured are at most 37
-of metaspace, 37 of live objects with those of the job, and 8 beside network buffers (`make bench
-NAME=task-manager-memory`). Jobs of many libraries need more metaspace: with 96, Flink 1.10 saw them
-fail (FLINK-16406)."""
+"""Smaller than Flink's own 256, 128 and 128 MiB, which are for many slots. For trips and Nexmark's
+q5 on Flink 2.3, the JVM's native memory tracking showed at most 37 of metaspace, 37 of live objects
+with those of the job, and 8 beside network buffers. Jobs of many libraries need more metaspace:
+with 96, Flink 1.10 saw them fail (FLINK-16406)."""
 _NETWORK = "taskmanager.memory.network."
 _MIN_NETWORK = 64  # MiB, of Flink's own
 
@@ -193,10 +193,11 @@ def job_manager_configuration(
         "jobstore.expiration-time": str(7 * 86_400),
         "jobstore.max-capacity": "100",
         **_reporter(metrics_ports, {"weir_app": app}),
+        **place,
     }
     if max_parallelism is not None:
         owned["pipeline.max-parallelism"] = str(max_parallelism)
-    return _layered(user, owned, place)
+    return _layered(_recommended(place), user, owned)
 
 
 def task_manager_configuration(
@@ -235,8 +236,9 @@ def task_manager_configuration(
         f"external-resource.{resource}.amount": "1",
         **memory.settings(user),
         **_reporter(metrics_ports, labels),
+        **place,
     }
-    return _layered(user, owned, place)
+    return _layered(_recommended(place), user, owned)
 
 
 def high_availability(*, cluster: str, namespace: str, storage: str) -> dict[str, str]:
@@ -295,9 +297,13 @@ def _reporter(ports: Iterable[int], labels: Mapping[str, str]) -> dict[str, str]
     }
 
 
+def _recommended(place: Mapping[str, str]) -> Mapping[str, str]:
+    if "high-availability.type" in place:
+        return RECOMMENDED
+    return {**RECOMMENDED, **_AT_THE_SAME_ADDRESS}
+
+
 def _layered(
-    user: Mapping[str, str], owned: Mapping[str, str], place: Mapping[str, str]
+    recommended: Mapping[str, str], user: Mapping[str, str], owned: Mapping[str, str]
 ) -> dict[str, str]:
-    announced = "high-availability.type" in place
-    recommended = RECOMMENDED if announced else {**RECOMMENDED, **_AT_THE_SAME_ADDRESS}
-    return {**recommended, **add_own_names(user), **owned, **place}
+    return {**recommended, **add_own_names(user), **owned}

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.flink import keys_live
-from benchmarks.flink.keys_live import BOUND, HIGH, Outcome, best_fixed, figures_of, judge
-from benchmarks.flink.response_time import INTERVAL
+from benchmarks.flink.keys_live import HIGH, Outcome, best_fixed, figures_of, judge
+from benchmarks.flink.response_time import BOUND, INTERVAL
 from tests.operator.reporting.builders import a_run, a_tick, an_operator
 from weir_operator.loop.run_record import EventRecord, RecordedRun
 
