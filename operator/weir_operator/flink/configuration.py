@@ -116,10 +116,10 @@ _SMALL_PARTS = {
     f"{_MEMORY}framework.heap.size": "64m",
     f"{_MEMORY}framework.off-heap.size": "32m",
 }
-"""Smaller than Flink's own 256, 128 and 128 MiB, which are for many slots. For trips and Nexmark's
-q5 on Flink 2.3, the JVM's native memory tracking showed at most 37 of metaspace, 37 of live objects
-with those of the job, and 8 beside network buffers. Jobs of many libraries need more metaspace:
-with 96, Flink 1.10 saw them fail (FLINK-16406)."""
+"""Smaller than Flink's own 256, 128 and 128 MiB, which are for many slots. Measured are at most 37
+of metaspace, 37 of live objects with those of the job, and 8 beside network buffers (`make bench
+NAME=task-manager-memory`). Jobs of many libraries need more metaspace: with 96, Flink 1.10 saw them
+fail (FLINK-16406)."""
 _NETWORK = "taskmanager.memory.network."
 _MIN_NETWORK = 64  # MiB, of Flink's own
 
