@@ -5,6 +5,8 @@ the job runs, and stops the job once the new TaskManager is registered. Then two
 each move, in turns, Flink alone restarts the job on the pods that are there: no change can take
 less. An upgrade makes all pods anew, and the job stands still as long as they start. Its gap is
 measured at the sink, and compared with what event and status say.
+Two replicas more come by turns with and without a boost of their CPU while they start; how late
+others on the same nodes are meanwhile is in `beside`.
 The runtime is steered by hand (see `cluster_job`). A change that fails is printed to stderr and
 left out of the medians; the others are measured all the same.
 """
@@ -17,9 +19,12 @@ import shutil
 import statistics
 import sys
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
+from unittest.mock import patch
 
+from benchmarks.cluster.beside import working_beside
 from benchmarks.cluster.cluster_job import ClusterJob
 from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from benchmarks.figures import Figure, at_least, at_most, count_all, no_records
@@ -28,16 +33,20 @@ from benchmarks.flink.steered_job import figures_of_two_more
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.rescale.journal import RescaleJournal, Step, gap_of, summarise_change
+from weir_operator.runtime.pods import boost
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 
 ABOUT = "output gaps of rescales and upgrades on the Kubernetes cluster that KUBECONFIG names"
-DURATION = "12 min"
+DURATION = "16 min"
 
 MOVES = 10
 PAIRS = 4
 TWO_MORE_TIMES = 5
+"""With a boost, and as often without."""
+NO_BOOST = "1m"
+"""CPU that every pod has anyway."""
 UPGRADES = 3
 RATE = 40.0
 """Records/s: a gap is known to some 25 ms."""
@@ -286,23 +295,49 @@ async def _upgrade(job: ClusterJob, done: _Done) -> None:
 
 
 async def _two_more() -> list[Figure]:
-    """Give `match` two replicas more and take them away."""
+    """Give `match` two replicas more and take them away, by turns with and without a boost."""
     target = {**HOME, "match": {"first/500m": 4}}
-    ends: list[RescaleJournal] = []
+    ends: dict[bool, list[RescaleJournal]] = {True: [], False: []}
+    calm: list[tuple[float, float]] = []
     async with (
         open_place("weir-bench") as place,
+        working_beside(place) as beside,
         ClusterJob(place, stream_app(place), HOME) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)
-        for _ in range(TWO_MORE_TIMES):
+        for turn in range(2 * TWO_MORE_TIMES):
+            began = job.clock.now()
             await asyncio.sleep(PAUSE)
-            end = await _await_or_recover(job, job.change(target))
+            calm.append((began + PAUSE / 2, job.clock.now()))
+            boosts = turn % 2 == 0
+            with nullcontext() if boosts else patch.object(boost, "BOOSTED", NO_BOOST):
+                end = await _await_or_recover(job, job.change(target))
             if end is not None:
-                ends.append(end)
+                ends[boosts].append(end)
                 await asyncio.sleep(PAUSE)
                 await _await_or_recover(job, job.change(HOME))
         ledger = await job.finish()
-    if not ends:
+        beside_changes = {
+            boosts: beside.quantile(0.99, [(e.created, e.times[str(Step.DONE)]) for e in changes])
+            for boosts, changes in ends.items()
+            if changes
+        }
+        beside_none = beside.quantile(0.99, calm)
+    if not ends[True]:
         return [Figure("two replicas more: changes that came to their end", 0)]
-    return figures_of_two_more(ends, ledger, limit=12.0)
+    unboosted = _median(end.times[str(Step.DONE)] - end.created for end in ends[False])
+    name = "others on the nodes: a millisecond of work done after it was due, p99"
+    return [
+        *figures_of_two_more(ends[True], ledger, limit=12.0),
+        Figure("two replicas more, without a boost: decision to running, median", unboosted, "s"),
+        Figure(f"{name}, without a change", 1000 * beside_none, "ms"),
+        *(
+            Figure(
+                f"{name}, beside changes {'with' if boosts else 'without'} a boost",
+                1000 * late,
+                "ms",
+            )
+            for boosts, late in beside_changes.items()
+        ),
+    ]

@@ -1,0 +1,101 @@
+"""How late others on a node are while pods of a job start.
+
+One pod on each node does a millisecond of work every 20 ms, and notes when each piece was done and
+how long after it was due. What it had to wait for the processors is in that time. Its request and
+limit are a tenth of a core, so it is Guaranteed, as the pods that start beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import numpy as np
+
+from benchmarks.cluster.installation import IMAGE
+from benchmarks.cluster.place import CLAIM, Place
+from weir_operator.api.client import Body
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.runtime.pods.pods import STATE_MOUNT
+
+_PROGRAM = """
+import sys, time
+due = time.monotonic()
+with open(sys.argv[1], "w", buffering=1) as file:
+    while True:
+        due = max(due + 0.02, time.monotonic() - 1)
+        time.sleep(max(0.0, due - time.monotonic()))
+        sum(range(40_000))
+        print(time.time(), time.monotonic() - due, file=file)
+"""
+_STARTED_WITHIN = 60.0
+
+
+class Beside:
+    """What the pods note."""
+
+    def __init__(self, place: Place, nodes: Iterable[str]) -> None:
+        self._files = [place.state / f"beside-{node}" for node in nodes]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether all of them work."""
+        return all(file.exists() and file.stat().st_size > 0 for file in self._files)
+
+    def quantile(self, part: float, spans: Iterable[tuple[float, float]]) -> float:
+        """Return a quantile of how long pieces of work took from when they were due, s.
+
+        Args:
+            part: Which, in [0, 1].
+            spans: When the pieces were done, Unix seconds.
+        """
+        done, late = np.concatenate([np.loadtxt(file, ndmin=2) for file in self._files]).T
+        within = np.zeros(done.shape, dtype=bool)
+        for begin, end in spans:
+            within |= (begin <= done) & (done <= end)
+        return float(np.quantile(late[within], part))
+
+
+@asynccontextmanager
+async def working_beside(place: Place) -> AsyncIterator[Beside]:
+    """Run one pod on each node; they end with the namespace."""
+    nodes = [str(node["metadata"]["name"]) for node in await place.api.list("/api/v1/nodes")]
+    for node in nodes:
+        await place.api.create(f"/api/v1/namespaces/{place.namespace}/pods", _pod(node))
+    beside = Beside(place, nodes)
+
+    async def has_begun() -> bool | None:
+        return True if beside.has_begun else None
+
+    clock = SystemClock()
+    if not await wait_until(has_begun, clock=clock, timeout=_STARTED_WITHIN, period=0.5):
+        raise RuntimeError(f"Expected a pod on each of {nodes} within {_STARTED_WITHIN:g} s")
+    yield beside
+
+
+def _pod(node: str) -> Body:
+    amounts = {"cpu": "100m", "memory": "64Mi"}
+    container = {
+        "name": "beside",
+        "image": IMAGE,
+        "command": ["python", "-c", _PROGRAM, f"{STATE_MOUNT}/beside-{node}"],
+        "resources": {"requests": amounts, "limits": amounts},
+        "volumeMounts": [{"name": "state", "mountPath": STATE_MOUNT}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "metadata": {"name": f"beside-{node}"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [container],
+            "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        },
+    }
