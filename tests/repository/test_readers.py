@@ -75,7 +75,6 @@ MAY_READ = {
 
 LIMITED = "`tests/operator/flink/test_foreign_text.py` gives it hostile texts"
 MAY_SEARCH = {
-    "advise/flink_deployment.py": LIMITED,
     "advise/metrics.py": LIMITED,
     "advise/reference.py": MANIFEST,
     "flink/causes.py": LIMITED,
