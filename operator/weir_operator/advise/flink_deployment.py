@@ -386,7 +386,7 @@ def read_memory(text: str) -> int | None:
     if size is not None:
         return size
     amount = _number(text)
-    return int(amount) if amount is not None and 0 < amount < math.inf else None
+    return int(amount) if amount is not None and 1 <= amount < math.inf else None
 
 
 def _number(text: str | None) -> float | None:

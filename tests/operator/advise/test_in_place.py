@@ -399,9 +399,10 @@ def in_place_over(cluster: Writes, flink: Answers) -> InPlace:
     return InPlace(cluster, cast(JobWatch, watch), guard=None, clock=FakeClock())
 
 
-async def test_a_job_of_which_flink_knows_no_checkpoints_is_refused():
+@pytest.mark.parametrize("interval", [math.inf, None])
+async def test_a_job_without_known_checkpoints_is_refused(interval):
     flink = Answers()
-    flink.interval = None
+    flink.interval = interval
 
     with pytest.raises(PermanentError, match=r"execution\.checkpointing\.interval"):
         await in_place_over(Writes("RUNNING"), flink).check()

@@ -47,7 +47,11 @@ def test_a_number_that_no_quotes_make_right_is_not_to_be_quoted(number):
 
 OWNED = [
     ("jobmanager.rpc.address", "remove it"),
+    ("security.ssl.rest.enabled", "plain HTTP"),
     ("external-resource.op-match.amount", "remove it"),
+    ("job.autoscaler.enabled", "remove it"),
+    ("kubernetes.operator.job.autoscaler.enabled", "remove it"),
+    ("scheduler-mode", "remove it"),
     ("pipeline.max-parallelism", "set spec.flink.maxParallelism instead"),
     ("execution.checkpointing.savepoint-dir", "set spec.flink.storage instead"),
 ]

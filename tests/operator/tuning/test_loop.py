@@ -431,14 +431,19 @@ NOTHING = CostWeights(violation=0, resources=0, reconfiguration=0)
     ("wrong", "told"),
     [
         ({"budgets": {"other": 0.1}}, "budgets for"),
+        ({"budgets": {"match": 0.1}}, "budgets for"),
+        ({"budgets": {**BUDGETS, "third": 0.1}}, "budgets for"),
         ({"budgets": {}}, "budgets for"),
         ({"budgets": {"match": 0.1, "count": 0.51}}, "at most 0.5 s"),
         ({"weights": NOTHING}, "weights with a sum above 0"),
         ({"weights": replace(NOTHING, violation=1e308, resources=1e308)}, "weights"),
     ],
 )
-async def test_an_answer_that_cannot_be_the_requests_changes_nothing(setting_of, wrong, told):
-    right = an_answer(BUDGETS)
+@pytest.mark.parametrize("better", [True, False])
+async def test_an_answer_that_cannot_be_the_requests_changes_nothing(
+    setting_of, wrong, told, better
+):
+    right = an_answer(BUDGETS, better=better)
     setting = setting_of(right.model_copy(update={"best": replace(right.best, **wrong)}))
 
     await setting.loop.attempt()
