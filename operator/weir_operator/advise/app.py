@@ -61,6 +61,10 @@ LOOK_AGAIN = 30.0
 log = structlog.get_logger()
 
 
+async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) -> None:
+    await asyncio.to_thread(compile_policy)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExternalDependencies(Surroundings):
     """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
@@ -76,14 +80,12 @@ class ExternalDependencies(Surroundings):
     prometheus: PrometheusFor | None
     """`None` asks the job's own Flink."""
     on_found: Callable[[LoopSettings, Mapping[str, float]], None]
-    """Told how the loops count whenever they were made for the job as it is, for the reports that
-    show what they did: with currency per replica and hour by node type, as the job is paid for
-    today, so that all replicas together cost what its TaskManagers' pods do."""
+    """Called with the loops' settings and with prices (currency per replica and hour, by node type)
+    whenever loops were made for the job. All replicas together cost what its TaskManagers' pods
+    cost today. Reports of what the loops did need both."""
     on_advice: Callable[[Advice | None], None]
     """Told of advice, and of `None` where what it was learned from was forgotten."""
-    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = lambda policy, compile_policy: (
-        asyncio.to_thread(compile_policy)
-    )
+    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
     """Read at every check and tick; `None` takes what the manifest says."""

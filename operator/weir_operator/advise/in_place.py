@@ -166,7 +166,8 @@ class InPlace:
     async def write(self, wanted: Vertices, *, is_back: bool = False) -> None:
         """Write the parallelism to the FlinkDeployment, where it is not there already.
 
-        After a change that is taken back (`is_back`), the job may not run.
+        With `is_back`, it is also written to a job that does not run: the failed change may have
+        stopped it.
 
         Raises:
             PermanentError: Weir cannot scale it any more.
@@ -186,6 +187,7 @@ class InPlace:
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None:
             raise TemporaryError("The job of spec.flink.ref is not known at the moment")
+        # From 2.0 on, a job that is submitted again runs without the overrides (FLINK-38770).
         if not flink_deployment.rescales_at_checkpoints(await flink.version()):
             return False
         now = await flink.requirements(job.id)

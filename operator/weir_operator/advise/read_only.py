@@ -8,8 +8,8 @@ the jobs here refuse every change; and the client below them sends only GET. In 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import NoReturn
 
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.advise.watch import JobWatch
@@ -19,7 +19,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs, Progress
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision
 
 
@@ -31,16 +31,11 @@ class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
 
 
-def _refuse(what: str) -> Callable[..., Any]:
-    """Return a method that refuses to do this."""
-
-    async def refuse(*_: object, **__: object) -> NoReturn:
-        raise ForeignJobError(
-            f"Expected only read access to an external job, got a request to {what}: "
-            "Weir only advises it, see spec.flink.ref"
-        )
-
-    return refuse
+def _refuse(what: str) -> NoReturn:
+    raise ForeignJobError(
+        f"Expected only read access to an external job, got a request to {what}: "
+        "Weir only advises it, see spec.flink.ref"
+    )
 
 
 class ExternalRuntime:
@@ -62,14 +57,34 @@ class ExternalRuntime:
         """Return the subtasks of the job as it was last seen."""
         return self._watch.job.replicas if self._watch.job else ()
 
-    # What would change the job.
-    find_misfit = _refuse("upgrade the job")
-    start = _refuse("start TaskManagers")
-    stop = prepare_stop = _refuse("stop TaskManagers")
-    resize = _refuse("resize TaskManagers")
-    provide_jar = _refuse("submit the job")
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
+    ) -> str:
+        """Refuse."""
+        _refuse("upgrade the job")
 
-    # Its owner keeps it alive and recovers it; Weir has started nothing that it could end.
+    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Refuse."""
+        _refuse("start TaskManagers")
+
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Refuse."""
+        _refuse("stop TaskManagers")
+
+    async def stop(self, ids: Sequence[str]) -> None:
+        """Refuse."""
+        _refuse("stop TaskManagers")
+
+    async def resize(self, sizes: Mapping[str, str]) -> None:
+        """Refuse."""
+        _refuse("resize TaskManagers")
+
+    async def provide_jar(self) -> str:
+        """Refuse."""
+        _refuse("submit the job")
+
+    # The owner keeps the job running and recovers it: from here on, there is nothing to do.
+
     def use(self, revision: Revision) -> None:
         """Leave the job as its owner made it."""
 
