@@ -72,8 +72,8 @@ class Request:
 class Connection:
     """The client that carries requests, opened by the first of them and again when asked for."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_connections: int) -> None:
+        self._max_connections = max_connections
         self._client: kubernetes_client.ApiClient | None = None
         self._retired: kubernetes_client.ApiClient | None = None
         self._opening = asyncio.Lock()
@@ -84,7 +84,7 @@ class Connection:
         """Return the client, a new one where the present one is `instead_of`."""
         async with self._opening:
             if self._client is None or self._client is instead_of:
-                fresh = await open_client(self._most)
+                fresh = await open_client(self._max_connections)
                 # It may still carry other requests, so it ends with the next that is replaced.
                 await self._retire(self._client)
                 self._client = fresh
@@ -178,6 +178,8 @@ _VALUE, _END_OF_VALUE = "&value.valueUnstructured{", "}\n"
 
 ATTEMPTS = 4
 """How often one request is sent at most."""
+FIRST_PAUSE = 0.2
+"""Seconds before the second attempt at most; doubled after each further one."""
 LONGEST_PAUSE = 10.0
 """Seconds; if a server asks for a longer pause, the caller gets an error instead."""
 PAGE = 100
@@ -225,16 +227,23 @@ class KubernetesApi:
     is `guarded`, what the guard raises ends a call before anything is sent.
     """
 
-    def __init__(self, timeout: float = 10.0, *, connections: int = CONNECTIONS) -> None:
-        """Prepare what `connect` returns; its first call connects it, to that call's event loop.
+    def __init__(
+        self,
+        timeout: float = 10.0,
+        *,
+        connections: int = CONNECTIONS,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Create a client that connects at its first call, to the event loop of that call.
 
         Args:
             timeout: Seconds for each attempt of a call.
             connections: How many it has at once at most. A watch holds one as long as it lasts.
+            sleep: Waits for so many seconds before a further attempt.
         """
         self._connection = Connection(connections)
         self._timeout = timeout
-        self._sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self._sleep = sleep
         self._guard: Guard | None = None
 
     @classmethod
@@ -449,16 +458,15 @@ class KubernetesApi:
 
     async def _answered(self, request: Request, *, most: int = KUBERNETES_ANSWER.bytes) -> _Answer:
         """Return the first answer that is neither an error nor worth another attempt."""
-        attempt = 1
-        while True:
-            answer = await self._send(request, most)
-            asked = answer.retry_after or 0.0
-            is_last = attempt == ATTEMPTS or asked > LONGEST_PAUSE
-            if is_last or not _may_pass(answer, repeatable=request.repeatable):
+        answer = await self._send(request, most)
+        for repetition in range(ATTEMPTS - 1):
+            retry_after = answer.retry_after or 0.0
+            may_pass = _may_pass(answer, repeatable=request.repeatable)
+            if retry_after > LONGEST_PAUSE or not may_pass:
                 break
             # Random, or all that were refused together would come again together.
-            await self._sleep(asked + random.uniform(0.0, 0.1 * 2**attempt))
-            attempt += 1
+            await self._sleep(retry_after + random.uniform(0.0, FIRST_PAUSE * 2**repetition))
+            answer = await self._send(request, most)
         if not 200 <= answer.status < 300:
             raise _error_of(request, answer)
         return answer

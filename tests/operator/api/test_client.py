@@ -93,13 +93,12 @@ def connected(tmp_path, monkeypatch):
     async def connect(server: Server, *, timeout: float = 5.0) -> AsyncIterator[KubernetesApi]:
         async with serving(server.handle) as server.url:
             write_kubeconfig(file, server)
-            api = await KubernetesApi.connect(timeout)
             pauses: list[float] = []
 
             async def note(seconds: float) -> None:
                 pauses.append(seconds)
 
-            api._sleep = note
+            api = KubernetesApi(timeout, sleep=note)
             api.pauses = pauses  # type: ignore[attr-defined]
             try:
                 yield api
