@@ -106,7 +106,7 @@ async def test_whatever_scales_a_flink_deployment_is_found(ref, kind, target):
     assert found.startswith("HorizontalPodAutoscaler hpa ")
 
 
-async def test_kinds_that_the_cluster_lacks_or_hides_have_none():
+async def test_no_autoscaler_is_found_of_a_kind_that_is_missing_or_forbidden():
     class Closed(FakeCluster):
         async def list(self, path, labels="", fields=""):
             if path == SCALERS:

@@ -52,23 +52,48 @@ class NotedTask:
 GOING = {"deletionTimestamp": "2026-01-31T08:00:00Z"}
 
 
-async def test_another_object_of_a_name_takes_its_place_and_one_that_goes_none(monkeypatch):
+@pytest.fixture
+def reconciler(monkeypatch):
     monkeypatch.setattr(reconcile, "AppTask", NotedTask)
-    reconciler = Reconciler(a_context(), clock=FakeClock())
-    key = a_resource().key
-    reconciler.reconcile(a_resource(**GOING))
-    before_any = dict(reconciler.apps)
+    return Reconciler(a_context(), clock=FakeClock())
+
+
+async def test_a_change_of_an_object_reaches_its_task(reconciler):
+    reconciler.reconcile(a_resource(generation=1))
+
+    reconciler.reconcile(a_resource(generation=2))
+
+    [task] = reconciler.apps.values()
+    assert task.told == ["start", "note", "start"]
+
+
+async def test_a_new_object_of_the_same_name_replaces_the_task_of_the_old_one(reconciler):
     reconciler.reconcile(a_resource("u1"))
-    former = cast(NotedTask, reconciler.apps[key])
+    [former] = reconciler.apps.values()
 
     reconciler.reconcile(a_resource("u2"))
-    reconciler.reconcile(a_resource("u2", **GOING))
     await asyncio.sleep(0)
 
-    present = cast(NotedTask, reconciler.apps[key])
-    assert before_any == {}
+    [present] = reconciler.apps.values()
     assert (former.told, present.told) == (["start", "stop"], ["start"])
     assert present.resource.uid == "u2"
+
+
+async def test_an_object_that_is_being_deleted_starts_no_task(reconciler):
+    reconciler.reconcile(a_resource(**GOING))
+
+    assert reconciler.apps == {}
+
+
+async def test_a_task_is_left_to_the_deletion_of_its_object(reconciler):
+    reconciler.reconcile(a_resource())
+    [task] = reconciler.apps.values()
+
+    reconciler.reconcile(a_resource(**GOING))
+    await asyncio.sleep(0)
+
+    assert [*reconciler.apps.values()] == [task]
+    assert task.told == ["start"]
 
 
 async def test_a_canary_that_can_no_longer_be_written_waits_for_no_pass():
