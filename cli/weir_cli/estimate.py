@@ -315,7 +315,7 @@ def _read(
 async def _read_server(
     asked: Asked, connect: Callable[[], PrometheusServer], show: Callable[[float], None]
 ) -> tuple[SlotTable, str, str]:
-    """Return the series of a job, and its name or its id."""
+    """Return the slots of a job, its name and its id; see `read_history`."""
     from weir_operator.estimate.prometheus import read_history
 
     server = connect()

@@ -53,7 +53,7 @@ async def read_history(
     slot: float,
     on_read: Callable[[float], None] = lambda read: None,
 ) -> tuple[SlotTable, str, str]:
-    """Return what a server has of a job, and its name or its id, the other of which is empty.
+    """Return what a server has of a job, with the job's name or id.
 
     Args:
         server: Whom to ask.
@@ -63,6 +63,10 @@ async def read_history(
         end: Unix seconds.
         slot: Seconds of a slot.
         on_read: Told after each page which part has been read.
+
+    Returns:
+        The slots, the job's name and the job's id. Name or id is empty, depending on which of them
+        the server's label has; both are where `matchers` alone say which job it is.
 
     Raises:
         PermanentError: There is no such job, or several could be meant.
@@ -81,6 +85,7 @@ async def read_history(
         selector = _select_names(wanted, {**matchers, label: chosen}, within="")
     else:
         selector = _select_names(wanted, matchers, within=chosen)
+    # Labels such as job_id hold ids; all others hold names.
     name, job_id = ("", chosen) if "id" in label.lower() else (chosen, "")
     table = SlotTable(begin=begin, end=end, slot=slot, job=name)
     async for low, high, series in _read_pages(server, selector, begin, end):

@@ -132,8 +132,16 @@ class ApplicationManager:
     ) -> Ruling:
         """Grant or deny what the operators propose, and where nothing of it is done, a move.
 
-        Observations are those of operators beside the ones that propose, too: a fixed one may be
-        the bottleneck. `now` is in Unix seconds.
+        Args:
+            proposals: One per operator that may change.
+            dataflow: The job's graph.
+            current: What runs.
+            failed: Deployments that are not tried again.
+            tokens: What is left of the restart budget.
+            now: Unix seconds.
+            guards: What forbids scaling now.
+            observations: Of operators that do not propose, too: a fixed one may be the bottleneck.
+            move: A replica that is to leave its node.
         """
         seen = {name: each.observation for name, each in proposals.items()} | dict(
             observations or {}
@@ -598,8 +606,7 @@ class MetricsOutage:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self.answered = False
-        """Whether the fallback was taken in this outage."""
+        self._answered = False
 
     def note(self, *, healthy: bool, now: float) -> bool:
         """Process a tick; return whether this ends an outage that the fallback answered.
@@ -611,15 +618,24 @@ class MetricsOutage:
         if not healthy:
             self._since = now if self._since is None else self._since
             return False
-        ends = self.answered
-        self._since, self.answered = None, False
+        ends = self._answered
+        self._since, self._answered = None, False
         return ends
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the fallback was taken in this outage."""
+        return self._answered
 
     def is_due(self, fallback: Fallback, now: float, *, again: bool = False) -> bool:
         """Return whether to take the fallback now; once in an outage, unless `again`."""
-        if self._since is None or (self.answered and not again):
+        if self._since is None or (self._answered and not again):
             return False
         return now - self._since >= fallback.after.seconds
+
+    def answer(self) -> None:
+        """Count the fallback as taken, until the metrics are healthy again."""
+        self._answered = True
 
 
 def _find_largest(

@@ -326,8 +326,12 @@ def keep_all_bounds(
 ) -> Deployments:
     """Return deployments with what they lack, as far as pools have room and the cost is allowed.
 
-    No policy has decided on them, such as on a fallback. Models are of the operators that may
-    change, prices the currency per hour that each may cost, where that is limited.
+    Args:
+        target: Deployments that no policy chose, such as a fallback.
+        models: Of each operator that may change.
+        floors: What holds now.
+        pool_limits: Maximum replicas over all operators, by pool that has a limit.
+        max_prices: Maximum currency per hour, by operator that has a limit.
     """
     raised = dict(target)
     for name in models:
@@ -375,7 +379,7 @@ def refuse_below_floors(target: Deployments, floors: Floors) -> str | None:
     return None
 
 
-def name_bounds(
+def append_limits(
     verdicts: Mapping[str, str],
     proposals: Mapping[str, Proposal],
     *,
@@ -384,26 +388,34 @@ def name_bounds(
     floors: Floors,
     skewed: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the verdicts with what binds each operator.
+    """Return the verdicts, each with what limits its operator.
 
-    Those are limits, floors that decide the number of replicas or are missed, and, where a decision
-    does not suffice, why more replicas do not help.
+    That is a bound of the search; a floor that sets the number of replicas, or that pools have no
+    room for; and, if the decision does not suffice, why more replicas do not help.
+
+    Args:
+        verdicts: By operator; one without a verdict stays.
+        proposals: By operator.
+        neighbourhoods: How far each operator's policy may move.
+        splits: Parts that a source shares among its replicas, by operator; NaN where unknown.
+        floors: What the decision had to keep.
+        skewed: What can be done about uneven keys, one sentence, by operator that has them.
     """
-    said = dict(verdicts)
+    extended = dict(verdicts)
     for name, proposal in proposals.items():
-        added = ""
-        clause = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
-        if clause:
-            added += f"; {clause}"
+        limits = ""
+        binding = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
+        if binding:
+            limits += f"; {binding}"
         floor, size = floors.get(name), proposal.decision.target.size
         if floor is not None and size <= floor.replicas:
             missed = "" if size == floor.replicas else f", of which {size} find room"
-            added += f"; it has {floor.reason}{missed}"
+            limits += f"; it has {floor.reason}{missed}"
         if name in skewed and find_shortage(proposal):
-            added += f". {skewed[name]}"
-        if added:
-            said[name] = said.get(name, "Stays") + added
-    return said
+            limits += f". {skewed[name]}"
+        if limits:
+            extended[name] = extended.get(name, "Stays") + limits
+    return extended
 
 
 def describe_missed(deployments: Deployments, floors: Floors, now: float) -> str:
@@ -431,6 +443,7 @@ def cost_per_hour(
 ) -> float:
     """Return the currency per hour of all replicas and the JobManager.
 
+    `prices` has the currency per replica and hour by node type, `job_manager` is the JobManager's.
     A replica of a node type that the manifest has no more costs nothing that is known: it is left
     out until the next change has ended it.
     """

@@ -487,7 +487,7 @@ class Lifecycle:
         not_begun = journal.kind.begins and journal.step is Step.START
         if not_begun or not self._rescaler.can_resume(journal):
             # Nothing of it runs yet, and the manifest may have been mended since it was planned.
-            await self._rescaler.refuse(journal, "Weir starts it again")
+            await self._rescaler.end_unstarted(journal, "Weir starts it again")
             return
         if to_stop:
             journal = await self._only_stop(journal)
@@ -676,7 +676,7 @@ class Lifecycle:
         misfit = misfit or await self._try_program(journal, journal.revision, pools)
         if not misfit:
             return False
-        end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)
+        end = await self._rescaler.end_unstarted(journal, misfit, step=Step.ABANDONED)
         self._on_change(end)
         for reason, message in planned_changes.describe_end(end):
             self._notices.report(reason, message)
@@ -760,7 +760,7 @@ class Lifecycle:
         except StateMissingError as error:
             held = planned_changes.recover(status, status.deployments, None, wanted, cause,
                                  now=self._clock.now())  # fmt: skip
-            self._on_change(await self._rescaler.refuse(held, str(error)))
+            self._on_change(await self._rescaler.end_unstarted(held, str(error)))
             self._notices.report("StateMissing", str(error))
             raise
         left = await self._rescaler.retained(job)

@@ -31,11 +31,11 @@ from weir_operator.loop.bounds import (
     Floors,
     Guard,
     ScalingDirection,
+    append_limits,
     describe_missed,
     floors_at,
     guards_at,
     insist,
-    name_bounds,
     refuse_below_floors,
     refuse_change,
     refuse_move,
@@ -437,7 +437,7 @@ class ApplicationController:
             ruling = ruling.only_advised(tick.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        verdicts = name_bounds(
+        verdicts = append_limits(
             ruling.verdicts,
             proposals,
             neighbourhoods=self._managers.neighbourhoods,
@@ -643,7 +643,7 @@ class ApplicationController:
         refusal = refuse_move(current, target, models, guards)
         if directives.mode is not Mode.AUTO:
             refusal = f"Only advised: spec.mode is {directives.mode.value}"
-        if self._outage.answered and (refusal is not None or not moves):
+        if self._outage.is_answered and (refusal is not None or not moves):
             return None
         if refusal is None and moves:
             refusal = self._refuse_unasked(target, self._clock.now())
@@ -655,7 +655,7 @@ class ApplicationController:
             # Once per outage; it is taken when what holds it back is over.
             self._notices.report_while("FallbackHeld", f"{reason}; {refusal}")
             return None
-        self._outage.answered = True
+        self._outage.answer()
         self._notices.report("FallbackTaken", reason)
         return self._go_to(target, status, reason) if moves else None
 

@@ -210,7 +210,7 @@ def keep_bounds(proposal: Proposal, start: Deployment, room: Mapping[str, int]) 
         bounds.append(f"a cost of at most {seen.max_price:.4g} per hour")
     asked = " and ".join(bounds)
     goes = "Stays" if target == present else f"Goes to {format_deployment(target, types)}"
-    return _decide_instead(
+    return _replace_target(
         proposal,
         target,
         reason=f"{goes} to keep {asked} ({decision.reason})",
@@ -263,7 +263,7 @@ def _cut(proposal: Proposal, counts: Sequence[int], allowed: str, verdict: str) 
         cut = now
     start = "Stays" if cut == now else f"Goes to {format_deployment(cut, types)}"
     scores = {each.deployment: each.score for each in decision.candidates}
-    return _decide_instead(
+    return _replace_target(
         proposal,
         cut,
         reason=f"{start} instead of {allowed} ({decision.reason})",
@@ -278,7 +278,7 @@ def _cut(proposal: Proposal, counts: Sequence[int], allowed: str, verdict: str) 
     )
 
 
-def _decide_instead(
+def _replace_target(
     proposal: Proposal,
     target: Deployment,
     *,
@@ -288,6 +288,7 @@ def _decide_instead(
     urgency: float,
     score: float = math.nan,
 ) -> Proposal:
+    """Return the proposal with another target, whose expectation is computed here."""
     [expectation] = expect(proposal.observation, [target])
     chosen = Candidate(deployment=target, score=score, expectation=expectation, verdict=verdict)
     decision = replace(

@@ -111,7 +111,8 @@ class TokenGate:
     ) -> dict[str, str]:
         """Return why rescales find no token, by operator; those that find one are left out.
 
-        A move is refused by its replica's name. `room` is that of pools with a limit.
+        A refused move is listed under its replica's name. `room` has the replicas that may be
+        added, by pool with a limit.
         """
         requests = [
             _request(name, wish) for name, wish in wishes.items() if wish.kind is ChangeKind.RESCALE

@@ -134,7 +134,8 @@ class SharedOperators:
     def find_busy(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return the busy vertices' seconds of work per second by name, the busiest first.
 
-        Several subtasks may exceed 1.
+        Several subtasks may exceed 1. `measured` has seconds of work per second by the vertex's id
+        in Flink.
         """
         found: dict[str, float] = {}
         for names in self.vertices.values():
@@ -226,7 +227,9 @@ def measured_over(interval: float) -> float:
 def describe_busy(busy: Mapping[str, float], interval: float) -> str:
     """Return why vertices become operators of their own, a sentence without a full stop.
 
-    They are given with their seconds of work per second, and with the seconds between decisions.
+    Args:
+        busy: Seconds of work per second, by vertex.
+        interval: Seconds between two decisions.
     """
     were = "was" if len(busy) == 1 else "were"
     a_vertex = "it" if len(busy) == 1 else "each"
@@ -241,7 +244,10 @@ def describe_waiting(
 ) -> str:
     """Return why busy vertices keep sharing, a sentence without a full stop; empty without any.
 
-    They are given with their seconds of work per second.
+    Args:
+        waiting: Seconds of work per second, by vertex.
+        limits: Maximum replicas over all operators, by pool that has a limit.
+        max_operators: How many operators there may be.
     """
     if not waiting:
         return ""

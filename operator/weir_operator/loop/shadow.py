@@ -233,7 +233,7 @@ class Advisor:
             if is_other or state.get("version") != VERSION:
                 return
             tokens = None if state["tokens"] is None else RestartTokens.from_dict(state["tokens"])
-            days = {int(day): Bill.of(figures) for day, figures in state["days"].items()}
+            days = {int(day): Bill.from_figures(figures) for day, figures in state["days"].items()}
             self._deployments, self._tokens, self._days = state["deployments"], tokens, days
         except (
             OSError,

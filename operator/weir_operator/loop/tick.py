@@ -34,7 +34,11 @@ no 8,640 a day."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bill:
-    """What was paid and what would have been paid over some time."""
+    """What was paid and what would have been paid over some time.
+
+    The order of the fields is that in the stored file: a new one goes last, and raises
+    `shadow.VERSION`.
+    """
 
     seconds: float = 0.0
     """Time over which there was something to decide on."""
@@ -51,10 +55,11 @@ class Bill:
 
     def __add__(self, other: Bill) -> Bill:
         """Return both together."""
-        return Bill.of(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+        both = zip(astuple(self), astuple(other), strict=True)
+        return Bill.from_figures(mine + its for mine, its in both)
 
     @classmethod
-    def of(cls, figures: Iterable[float]) -> Bill:
+    def from_figures(cls, figures: Iterable[float]) -> Bill:
         """Return the bill with these figures, one for each field.
 
         Raises:

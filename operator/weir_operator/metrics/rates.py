@@ -244,7 +244,8 @@ def pass_down(
 ) -> dict[str, float]:
     """Return how much of what is at the sources reaches each operator, NaN if unknown.
 
-    It is in records, or records/s; the rest is as in `arrival_rates`.
+    It is in the unit of `at_sources`: records, or records/s. `flow`, `processed` and `emitted` are
+    as in `arrival_rates`; selectivities do not count.
     """
     reaching: dict[str, float] = {}
     for name in flow.order:

@@ -199,10 +199,10 @@ class Rescaler:
         await self._finish(journal)
         return journal
 
-    async def refuse(
+    async def end_unstarted(
         self, journal: RescaleJournal, failure: str, *, step: Step = Step.FAILED
     ) -> RescaleJournal:
-        """End a change of which nothing has run at `step`, and return that end.
+        """End a change of which nothing has run yet, and return its journal at `step`.
 
         The status says why, and keeps what the change knows of the state.
         """
@@ -319,7 +319,7 @@ class Rescaler:
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
 
     def _use(self, revision: Revision | None, journal: RescaleJournal) -> None:
-        """Have what is started from now on made of a revision, with the agent for this direction.
+        """Make all processes from now on of this revision, with the agent of this direction.
 
         The way back leads to the image that ran, which the nodes could pull: the one of now may be
         why the target does not run. All else is made with the one of now; an old one may be gone.
@@ -443,7 +443,7 @@ class Rescaler:
         if found is None:
             if settings.via != "Savepoint" and await self._jobs.newest(job) is not None:
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
-                return await self._turn_to_checkpoint(journal)
+                return await self._stop_by_checkpoint_instead(journal)
             # Flink gives up by itself, after its checkpoint timeout.
             found = await self._until(stop.outcome, settings.savepoint_limit)
         if found is not None and found.path is not None:
@@ -513,9 +513,10 @@ class Rescaler:
                 journal = journal.model_copy(update={"disturbed": True})
                 cause = f"The job failed while Weir was about to restart it: {why}"
             return self._give_up(journal, cause)
-        return await self._turn_to_checkpoint(journal)
+        return await self._stop_by_checkpoint_instead(journal)
 
-    async def _turn_to_checkpoint(self, journal: RescaleJournal) -> RescaleJournal:
+    async def _stop_by_checkpoint_instead(self, journal: RescaleJournal) -> RescaleJournal:
+        """Note that the savepoint came to nothing, and stop the job by its newest checkpoint."""
         late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
         await self._write(late)
         return await self._stop_by_checkpoint(late)

@@ -174,7 +174,7 @@ class FlinkJobs:
         self._jar = await self._runtime.provide_jar()
 
     async def _known_jar(self) -> str:
-        """Return the id under which the JobManager has it."""
+        """Return the id of the job's jar in the JobManager; upload it first if needed."""
         if self._jar is None:
             self._jar = await self._runtime.provide_jar()
         return self._jar

@@ -100,7 +100,14 @@ class Fitter:
         slot: float,
         past: Past | None = None,
     ) -> None:
-        """Create it for a StreamApp and the file of its records; a slot is in seconds."""
+        """Create it for a StreamApp.
+
+        Args:
+            records: The file of its decision records.
+            managers: Of all operators.
+            slot: Seconds between two decisions.
+            past: Where more history of the job is; `None` if none is configured.
+        """
         self._records = records
         self._managers = managers
         self._slot = slot

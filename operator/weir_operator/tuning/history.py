@@ -218,7 +218,11 @@ def fit_with_past(
     Where history tells of some operators only, a fit to it may not be there, or too little was held
     out to judge it by. Then it gives the traffic, as it does where it tells of none.
 
-    Both are of the job as it is now; history is `None` where nothing can be read.
+    Args:
+        own: What the controller has measured since the job is what it is now.
+        structure: The job as specified.
+        history: What is kept of it since then; `None` where nothing can be read.
+        slot: Seconds between two decisions.
     """
     if history is None:
         return PastFit(fit=_fit_alone(own, structure, slot=slot))

@@ -164,7 +164,7 @@ class TuningLoop:
     async def attempt(self) -> None:
         """Fit, and tune if possible; report a failure, which changes nothing."""
         self._notices.report_while("TuningFailed", "")  # reported again, so that failures count
-        with self._surviving("TuningFailed"):
+        with self._reporting_failure("TuningFailed"):
             await self._tune_once()
 
     def note(self, tick: Tick) -> None:
@@ -175,7 +175,7 @@ class TuningLoop:
             self._seen.set()
         if sample is None:
             return
-        with self._surviving("TrialFailed"):
+        with self._reporting_failure("TrialFailed"):
             self._watch(sample)
             in_force = not self._outgrown
             self._watch_traffic(tick, sample)
@@ -183,7 +183,7 @@ class TuningLoop:
                 self._judge(tick)
 
     @contextmanager
-    def _surviving(self, reason: str) -> Iterator[None]:
+    def _reporting_failure(self, reason: str) -> Iterator[None]:
         """Report what fails inside, and continue."""
         failure = ""
         try:

@@ -151,7 +151,8 @@ def _warm_starts(
 def find_shortness(request: TuningRequest, *, most_intervals: int) -> str:
     """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
 
-    That depends on how many restarts are allowed, and on what such a job is ever fitted to.
+    That depends on how many restarts the request allows. `most_intervals` are the most intervals
+    that such a job is ever fitted to.
     """
     allowed, slots = request.constraints.max_reconfigurations, len(request.rates)
     longest = LONGEST_WAIT * most_intervals

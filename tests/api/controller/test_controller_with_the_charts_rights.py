@@ -110,7 +110,7 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     monkeypatch.setattr(process, "LIST_EVERY", 1.0)
     monkeypatch.setattr(reconcile, "PASS_EVERY", 1.0)
     monkeypatch.setattr(health, "LOOK_EVERY", 1.0)
-    monkeypatch.setattr(health, "OLDEST_PASS", 15.0)
+    monkeypatch.setattr(health, "MAX_PASS_AGE", 15.0)
     bench, beside = bench_with_the_charts_rights, bench_beside
     names = [bench.kube.namespace, beside.kube.namespace]
     made = await grant(bench.kube, rights(names[0], watched=names, finalizers=False))

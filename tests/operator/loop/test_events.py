@@ -12,7 +12,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.errors import UndeclaredReasonError
 from weir_operator.loop.events import CAUSES, NORMAL, WARNINGS, Notices, severity_of
 
-TELLING = ("report", "_report", "_emit", "report_while", "_surviving", "post")
+TELLING = ("report", "_report", "_emit", "report_while", "_reporting_failure", "post")
 
 
 def reasons_in(tree):

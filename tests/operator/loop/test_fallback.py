@@ -48,7 +48,7 @@ def test_a_healthy_tick_begins_the_count_again():
 def test_an_outage_is_answered_once_and_its_end_is_known():
     blindness = MetricsOutage()
     blindness.note(healthy=False, now=0.0)
-    blindness.answered = True
+    blindness.answer()
 
     assert not blindness.is_due(TEN_MINUTES, 10_000.0)
     assert blindness.note(healthy=True, now=10_001.0)

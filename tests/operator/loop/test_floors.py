@@ -10,12 +10,12 @@ import pytest
 from weir_operator.loop.bounds import (
     Cause,
     Guard,
+    append_limits,
     describe_missed,
     floors_at,
     guards_at,
     insist,
     keep_all_bounds,
-    name_bounds,
     refuse_below_floors,
 )
 from weir_operator.loop.directives import Directives
@@ -154,7 +154,7 @@ def test_a_floor_without_room_is_kept_as_far_as_there_is_and_says_what_is_missin
     floors = floors_at(Directives(windows=(a_window(),)), at("2026-01-05 17:30:00"), ahead=0.0)
 
     raised = cut_all({"match": a_proposal(seen)}, {"match": seen}, {})
-    verdicts = name_bounds(
+    verdicts = append_limits(
         {},
         raised,
         neighbourhoods={"match": Neighbourhood.ANY},

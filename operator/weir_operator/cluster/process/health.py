@@ -17,10 +17,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 
-OLDEST_PASS = 180.0
+MAX_PASS_AGE = 180.0
 """Seconds since a pass after which the controller counts as dead: passes come every 30 s."""
-WATCH_SILENCE = 180.0
-"""The same of what was written and not shown: a silent watch is started again after 70 s."""
+MAX_WATCH_SILENCE = 180.0
+"""Seconds for which the watch may not have shown a change that was written: kopf restarts a silent
+watch after 70 s."""
 LOOK_EVERY = 15.0
 """Seconds between two looks of the watchdog."""
 COMPRESSED_IN_A_THREAD_FROM = 2**16
@@ -49,9 +50,9 @@ def find_fault(pulse: Pulse) -> str:
     """Return why the controller counts as dead; empty if it is alive. Pure."""
     if not pulse.leads:
         return ""
-    if pulse.oldest_pass > OLDEST_PASS:
+    if pulse.oldest_pass > MAX_PASS_AGE:
         return f"The last pass over {pulse.oldest} was {pulse.oldest_pass:.0f} s ago"
-    if pulse.watch_silence > WATCH_SILENCE:
+    if pulse.watch_silence > MAX_WATCH_SILENCE:
         return f"The watch has not shown a change that was written {pulse.watch_silence:.0f} s ago"
     return ""
 

@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import structlog
 
@@ -73,6 +74,13 @@ class _Note:
     now: float
 
 
+class _Bucket(NamedTuple):
+    left: float
+    """How many events may still be caused."""
+    since: float
+    """When that was so, on the monotonic clock."""
+
+
 class EventPoster:
     """Tells facts about StreamApps as events."""
 
@@ -81,8 +89,7 @@ class EventPoster:
         self._instance = instance
         self._clock = clock
         self._posted: OrderedDict[tuple[str, str, str], _PostedEvent] = OrderedDict()
-        # By reason, how many events may still be caused, and since when, on the monotonic clock.
-        self._limits: dict[Key, dict[str, tuple[float, float]]] = {}
+        self._buckets: dict[Key, dict[str, _Bucket]] = {}  # by reason
         self._waiting: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
         self.dropped = 0
         """Facts that were not posted because there were too many."""
@@ -119,7 +126,7 @@ class EventPoster:
 
     def forget(self, key: Key) -> None:
         """Forget a StreamApp that is gone."""
-        self._limits.pop(key, None)
+        self._buckets.pop(key, None)
 
     async def run(self) -> None:
         """Write what waits, for ever."""
@@ -170,12 +177,12 @@ class EventPoster:
         }
 
     def _may(self, key: Key, reason: str, now: float) -> bool:
-        known = self._limits.setdefault(key, {})
+        known = self._buckets.setdefault(key, {})
         left: dict[str, float] = {}
         limits = {_ALL: (BURST, REFILL), reason: (BURST_OF_REASON, REFILL_OF_REASON)}
         for name, (burst, refill) in limits.items():
-            before, since = known.get(name, (burst, now))
-            left[name] = min(float(burst), before + (now - since) / refill)
+            before = known.get(name, _Bucket(burst, now))
+            left[name] = min(float(burst), before.left + (now - before.since) / refill)
         may = all(each >= 1 for each in left.values())
-        known |= {name: (each - 1 if may else each, now) for name, each in left.items()}
+        known |= {name: _Bucket(each - 1 if may else each, now) for name, each in left.items()}
         return may

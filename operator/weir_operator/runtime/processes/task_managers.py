@@ -60,7 +60,10 @@ class LocalTaskManagers:
         self._ending: asyncio.Task[None] | None = None  # of those that were asked to end last
 
     def adopt(self, found: Mapping[Path, ProcessIdentity]) -> set[Path]:
-        """Claim what an earlier Weir left running; return the configuration folders claimed."""
+        """Claim what an earlier Weir left running; return the configuration folders claimed.
+
+        `found` has processes by configuration folder.
+        """
         claimed: set[Path] = set()
         for folder in self._app.task_managers():
             identity = found.get(folder.configuration)

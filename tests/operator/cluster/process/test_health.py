@@ -10,7 +10,7 @@ from weir_operator.api.objects import Key, Resource
 from weir_operator.cluster.process.canary import BEAT, Canary
 from weir_operator.cluster.process.health import (
     LOOK_EVERY,
-    OLDEST_PASS,
+    MAX_PASS_AGE,
     DeadControllerError,
     HealthServer,
     Pulse,
@@ -54,7 +54,7 @@ async def test_the_watchdog_ends_a_controller_whose_passes_have_stopped():
     with pytest.raises(DeadControllerError, match="streams/trips"):
         await watch_over(pulse, clock=clock)
 
-    assert 0.0 < clock.now() - 1000.0 - OLDEST_PASS <= LOOK_EVERY
+    assert 0.0 < clock.now() - 1000.0 - MAX_PASS_AGE <= LOOK_EVERY
 
 
 async def ask(port, path, accept="identity"):
