@@ -319,13 +319,17 @@ class Quotes:
         cells: Sequence[Sequence[str]] = [*map(_cells_of_figure, with_goals)]
         if len(cells) > 1 and len({goal for _, _, goal, _ in cells}) == 1:
             parts.append(f"Goal of each: {cells[0][2]}.")
+            # The goal is stated above the table.
             columns, *cells = [[*each[:2], each[3]] for each in (columns, *cells)]
         if cells:
             parts.append(_render_table(columns, cells))
         return "\n\n".join(parts)
 
     def rows(self, result: str, *, without_equal: Sequence[str] = ()) -> str:
-        """Return a result's tables, each under its title; of some, without the rows that equal."""
+        """Return a result's tables, each under its title.
+
+        Tables in `without_equal` leave out rows that equal the paper's rerun.
+        """
         found = [
             each
             for each in self.results[result]["rows"]

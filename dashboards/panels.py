@@ -20,8 +20,8 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 Panel = Builder[model.Panel]
-_Asking = TypeVar(
-    "_Asking", series.Panel, stat.Panel, statetimeline.Panel, bargauge.Panel, table.Panel
+_QueryPanel = TypeVar(
+    "_QueryPanel", series.Panel, stat.Panel, statetimeline.Panel, bargauge.Panel, table.Panel
 )
 
 SOURCE = look.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -73,7 +73,7 @@ def lines(
     """
     targets = [_over_time(query, place) for place, query in enumerate(queries)]
     panel = (
-        _begin(series.Panel(), title, about, targets, unit=unit, span=span, height=8)
+        _set_common_options(series.Panel(), title, about, targets, unit=unit, span=span, height=8)
         .min(0)
         .line_width(1 if stacked else 2)
         .fill_opacity(30 if stacked else 5)
@@ -132,7 +132,9 @@ def number(
 ) -> stat.Panel:
     """Return one number as it is now; `missing` stands where there is none."""
     return (
-        _begin(stat.Panel(), title, about, [_now(query, 0)], unit=unit, span=span, height=4)
+        _set_common_options(
+            stat.Panel(), title, about, [_now(query, 0)], unit=unit, span=span, height=4
+        )
         .no_value(missing)
         .thresholds(_thresholds(steps))
         .color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
@@ -150,7 +152,9 @@ def states(
         for place, (value, (text, colour)) in enumerate(names.items())
     }
     return (
-        _begin(statetimeline.Panel(), title, about, [_over_time(query, 0)], span=24, height=8)
+        _set_common_options(
+            statetimeline.Panel(), title, about, [_over_time(query, 0)], span=24, height=8
+        )
         .mappings([model.ValueMap(options=mapped)])
         .show_value(look.VisibilityMode.NEVER)
         .merge_values(True)
@@ -161,7 +165,7 @@ def states(
 def ranking(title: str, about: str, query: Query, *, span: int = 8) -> bargauge.Panel:
     """Return how often each of several things was so in the range that is shown."""
     return (
-        _begin(bargauge.Panel(), title, about, [_now(query, 0)], span=span, height=8)
+        _set_common_options(bargauge.Panel(), title, about, [_now(query, 0)], span=span, height=8)
         .no_value("none")
         .display_mode(look.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
@@ -205,7 +209,7 @@ def overview(
         for place, each in enumerate(columns)
     ]
     panel = (
-        _begin(table.Panel(), title, about, targets, span=24, height=10)
+        _set_common_options(table.Panel(), title, about, targets, span=24, height=10)
         .with_transformation(model.DataTransformerConfig("merge", options={}))
         .with_transformation(
             model.DataTransformerConfig(
@@ -243,8 +247,8 @@ def note(title: str, markdown: str, *, height: int = 4) -> words.Panel:
     )
 
 
-def _begin(
-    panel: _Asking,
+def _set_common_options(
+    panel: _QueryPanel,
     title: str,
     about: str,
     targets: Sequence[prometheus.Dataquery],
@@ -252,7 +256,8 @@ def _begin(
     unit: str = COUNT,
     span: int,
     height: int,
-) -> _Asking:
+) -> _QueryPanel:
+    """Set what all panels with queries have, and return the panel."""
     panel.title(title).description(about).datasource(SOURCE).targets([*targets])
     panel.unit(unit).span(span).height(height)
     return panel

@@ -77,8 +77,8 @@ def run() -> list[Figure]:
     return asyncio.run(_run())
 
 
-def stream_app(place: Place) -> StreamApp:
-    """Return the job, once its files are on the volume; so no image is made for it."""
+def write_job(place: Place) -> StreamApp:
+    """Write the job's files to the volume, so that it needs no image, and return its StreamApp."""
     trace, jar, out = (place.state / name for name in ("trace.txt", "trips.jar", "out"))
     trace.write_text(f"{RATE}\n")
     shutil.copy(REPOSITORY / "build/jars/trips.jar", jar)
@@ -135,7 +135,7 @@ async def _run() -> list[Figure]:
     done = _Done()
     async with (
         open_place("weir-bench") as place,
-        ClusterJob(place, stream_app(place), HOME, reads_programs=True) as job,
+        ClusterJob(place, write_job(place), HOME, reads_programs=True) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)
@@ -302,7 +302,7 @@ async def _two_more() -> list[Figure]:
     async with (
         open_place("weir-bench") as place,
         working_beside(place) as beside,
-        ClusterJob(place, stream_app(place), HOME) as job,
+        ClusterJob(place, write_job(place), HOME) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)

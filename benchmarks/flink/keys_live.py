@@ -94,7 +94,7 @@ def _run_job(name: str, low: int, high: int) -> Outcome:
     begin = time.time()
     trace = (int(1000 * begin), RISES, 10 * SECONDS, low, high)
     told, [rows] = run_timed(
-        FOLDER / name, "hot", trace, ["hot"], seconds=SECONDS, maxParallelism=GROUPS
+        FOLDER / name, "hot", trace, ["hot"], seconds=SECONDS, flink={"maxParallelism": GROUPS}
     )
     load = round(os.getloadavg()[1], 1)
     return judge(told, rows, rises=begin + RISES if low < high else -math.inf, load=load)

@@ -114,11 +114,13 @@ def run_timed(
     *,
     seconds: float,
     manager: Mapping[str, object] = MappingProxyType({}),
-    **flink: object,
+    flink: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[RecordedRun, Sequence[Sequence[Sequence[int]]]]:
     """Run a job of `jobs/Timed.java` by `weir local`; return what Weir said, and each sink's rows.
 
-    A trace is when it begins (Unix ms), when its rate rises and falls (s), and both rates.
+    A trace is when it begins (Unix ms), when its rate rises and falls (s), and both rates. `sinks`
+    are the folders of its sinks, `manager` and `flink` more of `spec.operatorManager` and
+    `spec.flink`.
     """
     shutil.rmtree(folder, ignore_errors=True)
     out, manifest = folder / "out", folder / "app.yaml"

@@ -100,7 +100,7 @@ def measure_caps() -> Iterator[Figure]:
     yield count(
         "limit on cost: cases with at most 1.1 times the violations of the best fixed deployment,"
         " in whose run records wait, too, and 1 %",
-        [each.ours <= allow(each.fixed, each.intervals) for each in found],
+        [each.ours <= max_violations(each.fixed, each.intervals) for each in found],
     )
     for case, each in zip(cases, found, strict=True):
         yield Figure(
@@ -113,22 +113,25 @@ def measure_caps() -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Intervals of one run."""
+    """The planner under a limit on cost, beside the best; all in intervals."""
 
     above: int
-    """That cost more than the limit, though no change was under way."""
+    """Those that cost more than the limit, though no change was under way."""
     ours: int
+    """Violations of the planner."""
     best: int
+    """Violations of the best: the rate is above what any deployment under the limit carries."""
     fixed: int
-    """In the run of the best fixed deployment."""
+    """Violations in the run of the best fixed deployment."""
     intervals: int
+    """All of the run."""
 
     @property
     def limit(self) -> float:
-        return allow(self.best, self.intervals)
+        return max_violations(self.best, self.intervals)
 
 
-def allow(violations: int, intervals: int) -> float:
+def max_violations(violations: int, intervals: int) -> float:
     """Return how many violations are allowed beside those of another run of so many intervals."""
     return MORE * violations + ALLOWED * intervals
 
@@ -140,7 +143,12 @@ def _compare(experiment: Experiment) -> _Compared:
     settled = ~find_changing(history, experiment)
     rates = arrival_rates(experiment.trace)
     carried = most_carried(experiment, money, float(rates.max()))
-    fixed = simulate(fix(experiment, money, carried), seed=SEED, policy="queueing", history=True)
+    fixed = simulate(
+        keep_fastest_deployment(experiment, money, carried),
+        seed=SEED,
+        policy="queueing",
+        history=True,
+    )
     return _Compared(
         above=int(np.sum(settled & (history[:, AT_PRICE] > money * (1 + 1e-9)))),
         ours=_count_violations(history, experiment),
@@ -154,7 +162,7 @@ def _count_violations(history: Floats, experiment: Experiment) -> int:
     return int(np.sum(history[:, AT_TIME] > experiment.objective.response_time))
 
 
-def fix(experiment: Experiment, money: float, rate: float) -> Experiment:
+def keep_fastest_deployment(experiment: Experiment, money: float, rate: float) -> Experiment:
     """Return the experiment with one deployment only: the fastest under a limit at a rate."""
     _, deployments = find_fastest(experiment, money, rate)
     operators = []

@@ -231,7 +231,7 @@ def estimate(values: Sequence[float]) -> Interval:
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, None)
-    # Imported here, and not scipy.stats, which takes 50 MiB.
+    # Imported late, because most runs need no interval; scipy.stats alone would take 50 MiB.
     from scipy.special import stdtrit
 
     quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))

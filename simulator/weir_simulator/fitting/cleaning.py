@@ -20,10 +20,10 @@ FULL = 1.05
 def clean(samples: Samples, structure: Structure) -> Samples:
     """Return the samples that can be right, in order of time."""
     kept: list[IntervalSample] = []
-    # One without a time or a length is none, nor is the second of one time.
     timed = (each for each in samples.intervals if math.isfinite(each.time))
     for interval in sorted(timed, key=lambda each: each.time):
         is_new = not kept or interval.time > kept[-1].time
+        # An interval needs a time and a length; of two with the same time, the first counts.
         if is_new and 0 < interval.seconds < math.inf:
             kept.append(_clean_operators(interval, structure))
     changes = sorted(filter(_is_possible_change, samples.changes), key=lambda each: each.time)
@@ -45,7 +45,7 @@ def _clean_operators(interval: IntervalSample, structure: Structure) -> Interval
 
 
 def _is_possible_operator(sample: OperatorSample, types: set[str]) -> bool:
-    """Return whether an operator's sample can be right; not on types that it does not have."""
+    """Return whether an operator's sample can be right; not if it ran on an unknown node type."""
     counts = sample.deployment.values()
     if not set(sample.deployment) <= types or not sum(counts) > 0 or any(n < 0 for n in counts):
         return False
@@ -57,7 +57,7 @@ def _is_possible_operator(sample: OperatorSample, types: set[str]) -> bool:
     if any(not (math.isnan(share) or 0 <= share <= FULL) for share in sample.utilisation):
         return False
     if sample.arrived == 0 and sample.taken == 0 and sample.busiest > 0.5:
-        return False
+        return False  # busy, though nothing arrived
     return _is_unknown_or_positive(sample.response_time)
 
 
@@ -65,12 +65,12 @@ def _is_unknown_or_positive(time: float) -> bool:
     return math.isnan(time) or 0 < time < math.inf
 
 
-def _is_possible_service(each: ServiceMeasurement, types: set[str]) -> bool:
+def _is_possible_service(service: ServiceMeasurement, types: set[str]) -> bool:
     return (
-        each.node_type in types
-        and 0 < each.records < math.inf
-        and 0 < each.mean < math.inf
-        and (math.isnan(each.variance) or 0 <= each.variance < math.inf)
+        service.node_type in types
+        and 0 < service.records < math.inf
+        and 0 < service.mean < math.inf
+        and (math.isnan(service.variance) or 0 <= service.variance < math.inf)
     )
 
 

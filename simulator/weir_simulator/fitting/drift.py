@@ -183,8 +183,8 @@ class DriftDetector:
         noise = self._calibration.noise.lasting
         for name, sample in interval.operators.items():
             for measured in pool_replicas(sample.services):
-                # On a node type that the operator did not run on, the ratio that others had is no
-                # measure of a fifth: it is judged once it was fitted.
+                # On a node type that the operator did not run on, the ratio that others had is too
+                # rough to show a change of a fifth (`DRIFT`): it is judged once it was fitted.
                 fitted = self._calibration.services.get((name, measured.node_type))
                 if fitted is None:
                     continue

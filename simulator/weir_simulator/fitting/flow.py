@@ -200,23 +200,26 @@ def _choose_part(stretches: Floats) -> Floats:
 def fit_flow(
     intervals: Sequence[IntervalSample], dataflow: Dataflow
 ) -> tuple[Dataflow, Mapping[tuple[str, str], PassageNoise]]:
-    """Return the graph with the selectivities that intervals in order of time show, and noises.
+    """Fit the edges of a graph to intervals in order of time.
 
-    An edge on which nothing was seen keeps its selectivity, as assumed. A noise is known of edges
-    that were measured for long enough, each named by its two operators.
+    Returns:
+        The graph with fitted selectivities (records on an edge per record that its first operator
+        took in), and the noise of each edge that was measured for long enough, by its two
+        operators. An edge on which nothing was seen keeps the selectivity that was assumed.
     """
     edges: list[Edge] = []
     noises: dict[tuple[str, str], PassageNoise] = {}
     for edge in dataflow.edges:
         found = (find_passage(interval, edge, dataflow) for interval in intervals)
         passages = [each for each in found if each is not None]
+        fitted = edge
         if passages:
             # Summed by NumPy, whose sums of many numbers are more exact.
             passed = np.array([each.passed for each in passages]).sum()
             taken = np.array([each.taken for each in passages]).sum()
-            edge = replace(edge, selectivity=float(passed / taken))
-        edges.append(edge)
-        noise = find_passage_noise(passages, edge.selectivity)
+            fitted = replace(edge, selectivity=float(passed / taken))
+        edges.append(fitted)
+        noise = find_passage_noise(passages, fitted.selectivity)
         if noise is not None:
             noises[edge.source, edge.target] = noise
     return Dataflow(operators=dataflow.operators, edges=tuple(edges)), noises
