@@ -5,8 +5,6 @@ the job runs, and stops the job once the new TaskManager is registered. Then two
 each move, in turns, Flink alone restarts the job on the pods that are there: no change can take
 less. An upgrade makes all pods anew, and the job stands still as long as they start. Its gap is
 measured at the sink, and compared with what event and status say.
-Two replicas more come by turns with and without a boost of their CPU while they start; how late
-others on the same nodes are meanwhile is in `beside`.
 The runtime is steered by hand (see `cluster_job`). A change that fails is printed to stderr and
 left out of the medians; the others are measured all the same.
 """
@@ -19,12 +17,9 @@ import shutil
 import statistics
 import sys
 from collections.abc import Awaitable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
-from unittest.mock import patch
 
-from benchmarks.cluster.beside import working_beside
 from benchmarks.cluster.cluster_job import ClusterJob
 from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from benchmarks.figures import Figure, at_least, at_most, count_all, no_records
@@ -33,20 +28,16 @@ from benchmarks.flink.steered_job import figures_of_two_more
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.rescale.journal import RescaleJournal, Step, gap_of, summarise_change
-from weir_operator.runtime.pods import boost
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 
 ABOUT = "output gaps of rescales and upgrades on the Kubernetes cluster that KUBECONFIG names"
-DURATION = "16 min"
+DURATION = "12 min"
 
 MOVES = 10
 PAIRS = 4
 TWO_MORE_TIMES = 5
-"""With a boost, and as often without."""
-NO_BOOST = "1m"
-"""CPU that every pod has anyway."""
 UPGRADES = 3
 RATE = 40.0
 """Records/s: a gap is known to some 25 ms."""
@@ -66,6 +57,7 @@ Result = TypeVar("Result")
 FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
 HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
 ONE_MOVED = {**HOME, "match": {"first/500m": 1, "second/500m": 1}}
+TWO_MORE = {**HOME, "match": {"first/500m": 4}}
 TWO_MOVED = {**ONE_MOVED, "aggregate": {"first/500m": 1, "second/500m": 1}}
 POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
 """Two pools of every node: what is measured does not depend on the node, and the cluster may be
@@ -252,7 +244,7 @@ def _known(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
-async def _await_or_recover(job: ClusterJob, change: Awaitable[Result]) -> Result | None:
+async def await_or_recover(job: ClusterJob, change: Awaitable[Result]) -> Result | None:
     """Return what a change came to; of one that fails print why, and wait until the job runs."""
     try:
         return await change
@@ -272,11 +264,11 @@ async def _move(
 ) -> None:
     """Go to `moved` and back, `times` changes in all; Flink alone restarts the job after each."""
     for turn in range(times):
-        end = await _await_or_recover(job, job.change(HOME if turn % 2 else moved))
+        end = await await_or_recover(job, job.change(HOME if turn % 2 else moved))
         if end is not None:
             ends.append(end)
             await asyncio.sleep(PAUSE)
-            restart = await _await_or_recover(job, job.restart_by_flink_alone(job.spec))
+            restart = await await_or_recover(job, job.restart_by_flink_alone(job.spec))
             if restart is not None:
                 alone.append(restart)
         await asyncio.sleep(PAUSE)
@@ -284,7 +276,7 @@ async def _move(
 
 async def _upgrade(job: ClusterJob, done: _Done) -> None:
     for number in range(UPGRADES):
-        end = await _await_or_recover(job, job.upgrade(str(number)))
+        end = await await_or_recover(job, job.upgrade(str(number)))
         if end is not None:
             sentence = summarise_change(end)  # what the status has as its last action
             events = [each.message for each in job.events if each.reason == "UpgradeDone"]
@@ -295,49 +287,22 @@ async def _upgrade(job: ClusterJob, done: _Done) -> None:
 
 
 async def _two_more() -> list[Figure]:
-    """Give `match` two replicas more and take them away, by turns with and without a boost."""
-    target = {**HOME, "match": {"first/500m": 4}}
-    ends: dict[bool, list[RescaleJournal]] = {True: [], False: []}
-    calm: list[tuple[float, float]] = []
+    """Give `match` two replicas more and take them away."""
+    ends: list[RescaleJournal] = []
     async with (
         open_place("weir-bench") as place,
-        working_beside(place) as beside,
         ClusterJob(place, write_job(place), HOME) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)
-        for turn in range(2 * TWO_MORE_TIMES):
-            began = job.clock.now()
+        for _ in range(TWO_MORE_TIMES):
             await asyncio.sleep(PAUSE)
-            calm.append((began + PAUSE / 2, job.clock.now()))
-            boosts = turn % 2 == 0
-            with nullcontext() if boosts else patch.object(boost, "BOOSTED", NO_BOOST):
-                end = await _await_or_recover(job, job.change(target))
+            end = await await_or_recover(job, job.change(TWO_MORE))
             if end is not None:
-                ends[boosts].append(end)
+                ends.append(end)
                 await asyncio.sleep(PAUSE)
-                await _await_or_recover(job, job.change(HOME))
+                await await_or_recover(job, job.change(HOME))
         ledger = await job.finish()
-        beside_changes = {
-            boosts: beside.quantile(0.99, [(e.created, e.times[str(Step.DONE)]) for e in changes])
-            for boosts, changes in ends.items()
-            if changes
-        }
-        beside_none = beside.quantile(0.99, calm)
-    if not ends[True]:
+    if not ends:
         return [Figure("two replicas more: changes that came to their end", 0)]
-    unboosted = _median(end.times[str(Step.DONE)] - end.created for end in ends[False])
-    name = "others on the nodes: a millisecond of work done after it was due, p99"
-    return [
-        *figures_of_two_more(ends[True], ledger, limit=12.0),
-        Figure("two replicas more, without a boost: decision to running, median", unboosted, "s"),
-        Figure(f"{name}, without a change", 1000 * beside_none, "ms"),
-        *(
-            Figure(
-                f"{name}, beside changes {'with' if boosts else 'without'} a boost",
-                1000 * late,
-                "ms",
-            )
-            for boosts, late in beside_changes.items()
-        ),
-    ]
+    return figures_of_two_more(ends, ledger, limit=12.0)

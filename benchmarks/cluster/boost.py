@@ -1,4 +1,7 @@
-"""How late others on a node are while pods of a job start.
+"""What a boost of new pods gains on a cluster, and what it costs others on the nodes.
+
+`match` of the job of `rescale-cluster` gets two replicas more and loses them, by turns with and
+without a boost of their CPU while they start.
 
 One pod on each node does a millisecond of work every 20 ms, and notes when each piece was done and
 how long after it was due. What it had to wait for the processors is in that time. Its request and
@@ -7,16 +10,39 @@ limit are a tenth of a core, so it is Guaranteed, as the pods that start beside 
 
 from __future__ import annotations
 
+import asyncio
+import statistics
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.cluster.cluster_job import ClusterJob
 from benchmarks.cluster.installation import IMAGE
-from benchmarks.cluster.place import CLAIM, Place
+from benchmarks.cluster.place import CLAIM, Place, open_place
+from benchmarks.cluster.rescale_cluster import (
+    HOME,
+    PAUSE,
+    TWO_MORE,
+    WARM_UP,
+    await_or_recover,
+    write_job,
+)
+from benchmarks.figures import Figure, at_least, no_records
 from weir_operator.api.client import Body
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.rescale.journal import RescaleJournal, Step
+from weir_operator.runtime.pods import boost
 from weir_operator.runtime.pods.pods import STATE_MOUNT
+
+ABOUT = "two replicas more on a cluster, and others on the nodes, with and without a boost of CPU"
+DURATION = "6 min"
+
+CHANGES = 5
+"""With a boost, and as many without."""
+NO_BOOST = "1m"
+"""CPU that every pod has anyway."""
 
 _PROGRAM = """
 import sys, time
@@ -29,6 +55,63 @@ with open(sys.argv[1], "w", buffering=1) as file:
         print(time.time(), time.monotonic() - due, file=file)
 """
 _STARTED_WITHIN = 60.0
+
+
+def run() -> list[Figure]:
+    """Change the job by turns with and without a boost."""
+    return asyncio.run(_run())
+
+
+async def _run() -> list[Figure]:
+    ends: dict[bool, list[RescaleJournal]] = {True: [], False: []}
+    calm: list[tuple[float, float]] = []
+    async with (
+        open_place("weir-bench") as place,
+        working_beside(place) as beside,
+        ClusterJob(place, write_job(place), HOME) as job,
+    ):
+        await job.lifecycle.bring_up()
+        await asyncio.sleep(WARM_UP)
+        for turn in range(2 * CHANGES):
+            await asyncio.sleep(PAUSE)  # what has ended leaves
+            began = job.clock.now()
+            await asyncio.sleep(PAUSE)
+            calm.append((began, job.clock.now()))
+            boosts = turn % 2 == 0
+            with nullcontext() if boosts else patch.object(boost, "BOOSTED", NO_BOOST):
+                end = await await_or_recover(job, job.change(TWO_MORE))
+            if end is not None:
+                ends[boosts].append(end)
+                await asyncio.sleep(PAUSE)
+                await await_or_recover(job, job.change(HOME))
+        ledger = await job.finish()
+        waits = {"without a change": 1000 * beside.quantile(0.99, calm)}
+        for boosts, changes in ends.items():
+            spans = [(each.created, each.times[str(Step.DONE)]) for each in changes]
+            waits[f"beside changes {_name(boosts)}"] = 1000 * beside.quantile(0.99, spans)
+    return [
+        *(
+            at_least(f"changes {_name(boosts)} that came to their end", len(changes), CHANGES)
+            for boosts, changes in ends.items()
+        ),
+        *(
+            Figure(
+                f"two replicas more {_name(boosts)}: decision to running, median",
+                statistics.median(each.times[str(Step.DONE)] - each.created for each in changes),
+                "s",
+            )
+            for boosts, changes in ends.items()
+        ),
+        *(
+            Figure(f"others on the nodes: a millisecond of work, p99, {when}", wait, "ms")
+            for when, wait in waits.items()
+        ),
+        no_records("records lost or doubled", ledger.lost + ledger.doubled),
+    ]
+
+
+def _name(boosts: bool) -> str:
+    return "with a boost" if boosts else "without a boost"
 
 
 class Beside:
