@@ -309,6 +309,11 @@ def fallback_names_known(
         here = ("fallback", "named", name)
         if name not in known:
             yield _unknown_operator(here, name, tuple(known))
+        elif known[name].fixed is not None:
+            yield Mistake(
+                here, deployment, f"no fallback of {name}, which is fixed",
+                "remove it, or remove fixed from the operator",
+            )  # fmt: skip
         yield from _impossible_deployment(here, deployment, node_pools, known.get(name))
 
 

@@ -226,6 +226,10 @@ TABLE = [
             {"name": "match", "minReplicas": 3, "pools": ["large"]},
             {"name": "enrich", "minReplicas": 3}]},
         "spec.operators", "6", "lower minReplicas of one of them", by_server=False),
+    Bad("a fallback of a fixed operator",
+        operators({"name": "match", "fixed": {"small/250m": 2}})
+        | {"fallback": {"deployment": "Named", "named": {"match": {"small/250m": 1}}}},
+        "spec.fallback.named.match", '{"small/250m": 1}', "remove fixed", by_server=False),
     Bad("a fallback above the operator's limit", operators({"name": "match", "maxReplicas": 3})
         | {"fallback": {"deployment": "Named", "named": {"match": {"small/250m": 4}}}},
         "spec.fallback.named.match", '{"small/250m": 4}', "raise maxReplicas", by_server=False),
