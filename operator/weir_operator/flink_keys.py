@@ -80,6 +80,7 @@ _SESSION = "remove it, because Weir restarts a lost JobManager and its job itsel
 _FOLDERS = "remove it, because Weir finds the state of a job by its folder"
 _REST = "remove it, because Weir submits, stops and cancels jobs through it"
 _PODS = "write what the pods need into spec.flink.podTemplate, because Weir makes them"
+_OTHER_OPERATOR = "remove it, because the Flink Kubernetes Operator does not run this job"
 _MEMORY_OF_JOB_MANAGER = "set spec.flink.jobManager.memory instead"
 _MEMORY_OF_TASK_MANAGER = "set spec.nodePools[].memory instead"
 
@@ -121,6 +122,7 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "jobstore.expiration-time": _ANSWERS,
         "jobstore.max-capacity": _ANSWERS,
         "high-availability.*": _SESSION,
+        "kubernetes.operator.*": _OTHER_OPERATOR,  # before the next one, which it begins with
         "kubernetes.*": _PODS,
         "containerized.*": _PODS,
         "resourcemanager.standalone.start-up-time": (

@@ -50,6 +50,8 @@ OWNED = [
     ("security.ssl.rest.enabled", "plain HTTP"),
     ("external-resource.op-match.amount", "remove it"),
     ("job.autoscaler.enabled", "remove it"),
+    ("kubernetes.operator.job.autoscaler.enabled", "remove it"),
+    ("kubernetes.namespace", "spec.flink.podTemplate"),
     ("scheduler-mode", "remove it"),
     ("pipeline.max-parallelism", "set spec.flink.maxParallelism instead"),
     ("execution.checkpointing.savepoint-dir", "set spec.flink.storage instead"),
