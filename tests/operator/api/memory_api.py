@@ -115,7 +115,7 @@ class GuardedMemoryApi:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._api, name)
-        if name in READING or not callable(found):
+        if name in READING or name in vars(self._api):
             return found
 
         async def change(*arguments: Any, **named: Any) -> Body:
