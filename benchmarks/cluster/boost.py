@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.cluster.cluster_job import ClusterJob
 from benchmarks.cluster.installation import IMAGE
-from benchmarks.cluster.place import CLAIM, Place, open_place
+from benchmarks.cluster.place import CLAIM, Place, open_place, restricted_pod
 from benchmarks.cluster.rescale_cluster import (
     HOME,
     PAUSE,
@@ -164,21 +164,6 @@ def _pod(node: str) -> Body:
         "command": ["python", "-c", _PROGRAM, f"{STATE_MOUNT}/beside-{node}"],
         "resources": {"requests": amounts, "limits": amounts},
         "volumeMounts": [{"name": "state", "mountPath": STATE_MOUNT}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
     }
-    return {
-        "metadata": {"name": f"beside-{node}"},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "containers": [container],
-            "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": CLAIM}}],
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65534,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-        },
-    }
+    volumes = [{"name": "state", "persistentVolumeClaim": {"claimName": CLAIM}}]
+    return restricted_pod(f"beside-{node}", node, container, volumes=volumes)

@@ -137,6 +137,31 @@ def _claim(volume: str, name: str) -> Body:
     }
 
 
+def restricted_pod(name: str, node: str, container: Body, **spec: object) -> Body:
+    """Return a pod of one container on a node, as restricted pod security wants it.
+
+    Args:
+        name: Its name.
+        node: Name of the node.
+        container: What runs in it.
+        spec: More of the pod's spec.
+    """
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [{**container, "securityContext": confined}],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            **spec,
+        },
+    }
+
+
 async def is_gone(api: KubernetesApi, path: str) -> bool:
     try:
         await api.get(path)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from benchmarks.cluster.chaos.faults import CLOCK, NODES, Fault, Kill, until, until_drawn_step
 from benchmarks.cluster.chaos.world import ChaosWorld, replicas_of, suspended
 from benchmarks.cluster.live_app import LiveApp
-from benchmarks.cluster.place import IMAGE, is_gone
+from benchmarks.cluster.place import IMAGE, is_gone, restricted_pod
 from weir_operator.api.client import Body
 from weir_operator.clock import wait_until
 from weir_operator.errors import TemporaryError
@@ -110,22 +110,8 @@ class TaskManagerPreempted(Fault):
             "image": IMAGE,
             "command": ["sleep", "infinity"],
             "resources": {"requests": {"cpu": f"{1000 * cpu:.0f}m"}},
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            },
         }
-        spec = {
-            "priorityClassName": "chaos",
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "containers": [container],
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65534,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-        }
-        return {"metadata": {"name": "chaos"}, "spec": spec}
+        return restricted_pod("chaos", node, container, priorityClassName="chaos")
 
 
 @dataclass
